@@ -1,0 +1,1 @@
+"""Data sets: what they hold, how they are read, split and written."""

@@ -1,0 +1,112 @@
+"""TopK: the one currency for results, from the index to the metrics, the command line and the service.
+
+Shapes: N texts, K places. ``ids`` are label ids, ``scores`` belong to them; a place that holds no label has id -1 and
+score -inf. Scores may be negative. Places are ordered by score, ties by the lower label id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+PADDING = -1
+
+
+def contains(pairs_NL: sparse.csr_array, ids_NK: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """Whether row ``i`` of the sparse ``pairs_NL`` stores column ``ids_NK[i, j]``; padding never is.
+
+    One sorted search over all places at once: no loop over rows. The column indices of ``pairs_NL`` must be sorted.
+
+    >>> pairs = sparse.csr_array(np.array([[0, 1, 1], [1, 0, 0]]))
+    >>> contains(pairs, np.array([[1, 0], [0, -1]]))
+    array([[ True, False],
+           [ True, False]])
+    """
+    num_rows, num_columns = pairs_NL.shape
+    if ids_NK.shape[0] != num_rows:
+        raise ValueError(f"ids must have one row a row of pairs ({num_rows}), but have {ids_NK.shape[0]}")
+    if pairs_NL.nnz == 0 or ids_NK.size == 0:
+        return np.zeros(ids_NK.shape, dtype=bool)
+    # Row-major keys of the stored pairs ascend, because CSR stores row after row with sorted columns.
+    row_of_pair = np.repeat(np.arange(num_rows, dtype=np.int64), np.diff(pairs_NL.indptr))
+    keys = row_of_pair * num_columns + pairs_NL.indices
+    wanted = np.arange(num_rows, dtype=np.int64)[:, None] * num_columns + ids_NK
+    known = (ids_NK >= 0) & (ids_NK < num_columns)
+    place = np.searchsorted(keys, wanted.ravel()).reshape(wanted.shape)
+    found: NDArray[np.bool_] = known & (keys[np.minimum(place, len(keys) - 1)] == wanted)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class TopK:
+    """The best labels of each text, best first.
+
+    >>> best = TopK.rank([[4, 2, 7]], [[0.5, 0.5, 0.9]])
+    >>> best.ids.tolist(), best.first(2).ids.tolist()
+    ([[7, 2, 4]], [[7, 2]])
+    """
+
+    ids: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+    @classmethod
+    def rank(cls, ids: ArrayLike, scores: ArrayLike) -> TopK:
+        """Order places by score, best first; ties go to the lower id, padding (id < 0 or score -inf) to the end."""
+        ids_NK = np.asarray(ids, dtype=np.int64)
+        scores_NK = np.asarray(scores, dtype=np.float32)
+        if ids_NK.ndim != 2 or ids_NK.shape != scores_NK.shape:
+            raise ValueError(
+                f"ids and scores must be tables of one shape, but are {ids_NK.shape} and {scores_NK.shape}"
+            )
+        if np.isnan(scores_NK).any():
+            raise ValueError("scores must be numbers, but some are NaN; look for a division by zero in their making")
+        empty = (ids_NK < 0) | np.isneginf(scores_NK)
+        ids_NK = np.where(empty, PADDING, ids_NK)
+        scores_NK = np.where(empty, np.float32(-np.inf), scores_NK)
+        # lexsort: the last key is the first to count. Empty places go behind a label of score -inf by `empty`.
+        order = np.lexsort((ids_NK, -scores_NK, empty), axis=1)
+        return cls(np.take_along_axis(ids_NK, order, axis=1), np.take_along_axis(scores_NK, order, axis=1))
+
+    @classmethod
+    def from_csr(cls, scores_NL: sparse.csr_array, k: int | None = None) -> TopK:
+        """The k best stored entries of each row; k defaults to the longest row. Stored zeros and negatives count."""
+        counts = np.diff(scores_NL.indptr)
+        width = int(counts.max(initial=0))
+        ids = np.full((scores_NL.shape[0], width), PADDING, dtype=np.int64)
+        scores = np.full(ids.shape, -np.inf, dtype=np.float32)
+        filled = np.arange(width)[None, :] < counts[:, None]
+        ids[filled] = scores_NL.indices
+        scores[filled] = scores_NL.data
+        return cls.rank(ids, scores).first(width if k is None else k)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def k(self) -> int:
+        """Number of places a text."""
+        return int(self.ids.shape[1])
+
+    def first(self, k: int) -> TopK:
+        """The first k places, padded where there are fewer."""
+        missing = k - self.k
+        if missing <= 0:
+            return TopK(self.ids[:, :k], self.scores[:, :k])
+        pad = ((0, 0), (0, missing))
+        scores = np.pad(self.scores, pad, constant_values=np.float32(-np.inf))
+        return TopK(np.pad(self.ids, pad, constant_values=PADDING), scores)
+
+    def without(self, filter_pairs_NL: sparse.csr_array) -> TopK:
+        """The same list without the filter pairs: their score becomes -inf and what follows moves up."""
+        removed = contains(filter_pairs_NL, self.ids)
+        if not removed.any():
+            return self
+        return TopK.rank(self.ids, np.where(removed, np.float32(-np.inf), self.scores))
+
+    def rows(self, start: int, stop: int) -> TopK:
+        """The texts from start to stop, as views."""
+        return TopK(self.ids[start:stop], self.scores[start:stop])
