@@ -59,9 +59,7 @@ class TopK:
         ids_NK = np.asarray(ids, dtype=np.int64)
         scores_NK = np.asarray(scores, dtype=np.float32)
         if ids_NK.ndim != 2 or ids_NK.shape != scores_NK.shape:
-            raise ValueError(
-                f"ids and scores must be tables of one shape, but are {ids_NK.shape} and {scores_NK.shape}"
-            )
+            raise ValueError(f"ids and scores must have one shape, but have {ids_NK.shape} and {scores_NK.shape}")
         if np.isnan(scores_NK).any():
             raise ValueError("scores must be numbers, but some are NaN; look for a division by zero in their making")
         empty = (ids_NK < 0) | np.isneginf(scores_NK)

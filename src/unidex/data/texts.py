@@ -139,9 +139,7 @@ class Texts(Sequence[str]):
             or (len(ends) > 0 and (ends[0] < 0 or ends[-1] != len(block) or bool(np.any(np.diff(ends) < 0))))
             or (titles is not None and (titles.dtype != np.int32 or titles.shape != ends.shape))
         ):
-            raise DataError(
-                "saved texts are damaged: ends must ascend to the number of bytes; write them again", file=file
-            )
+            raise DataError("saved texts are damaged: ends must ascend to the size of the block; write anew", file=file)
         starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]]) if len(ends) else ends
         return cls(block, starts, ends, titles)
 

@@ -1,0 +1,53 @@
+"""What a user may say about how a data set is to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from unidex.errors import DataError, listed, quoted
+
+TextFields = Literal["title", "content", "title+content"]
+ROLES = ("text", "title", "content", "labels", "relevance", "uid")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How to read; every field has a default that suits most data.
+
+    Attributes:
+        format: name of a format, or None to detect it.
+        text: which fields make the text, where a format has titles and contents.
+        columns: role -> column name, for tables whose columns cannot be guessed.
+        separator: what separates labels in one cell, or None to guess.
+        test: a table of test texts beside the one given.
+        labels: a table of label texts beside the one given.
+        test_fraction: share of rows that become test where no test file is given.
+        split_seed: seed of that split.
+        propensity_a: propensity constant A, or None for the data set's own.
+        propensity_b: propensity constant B, or None for the data set's own.
+    """
+
+    format: str | None = None
+    text: TextFields = "title+content"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    separator: str | None = None
+    test: Path | None = None
+    labels: Path | None = None
+    test_fraction: float = 0.2
+    split_seed: int = 0
+    propensity_a: float | None = None
+    propensity_b: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.text not in get_args(TextFields):
+            raise DataError(f"--text must be one of {listed(get_args(TextFields))}, but is {quoted(self.text)}")
+        for role in self.columns:
+            if role not in ROLES:
+                raise DataError(
+                    f"--column takes ROLE=NAME with a role of {listed(ROLES)}, but the role is {quoted(role)}"
+                )
+        if not 0 <= self.test_fraction < 1:
+            raise DataError(f"--test-fraction must be at least 0 and below 1, but is {self.test_fraction}")

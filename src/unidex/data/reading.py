@@ -1,0 +1,245 @@
+"""Files as lines, texts and sparse tables; whatever is wrong in one becomes a DataError with its file and line."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unidex import progress
+from unidex.data.texts import Texts
+from unidex.errors import DataError, quoted
+
+CHUNK_BYTES = 1 << 22
+
+
+def chunks(file: Path) -> Iterator[tuple[int, bytes]]:
+    """Whole lines of a plain or gzipped file in pieces of about 4 MB, each with the number of its first line.
+
+    Reading piece by piece keeps memory at one piece and lets a parser take many lines in one call. A file that holds
+    nothing at all is an error: no format of ours has an empty file that means something.
+    """
+    line = 1
+    rest: list[bytes] = []
+    empty = True
+    for piece in _decompressed(file):
+        empty = False
+        cut = piece.rfind(b"\n") + 1
+        if cut == 0:
+            rest.append(piece)
+            continue
+        whole = b"".join([*rest, piece[:cut]])
+        rest = [piece[cut:]] if cut < len(piece) else []
+        yield line, whole
+        line += whole.count(b"\n")
+    if empty:
+        raise DataError("the file must hold at least one line, but is empty; write it again or take it away", file=file)
+    if rest:
+        yield line, b"".join(rest)
+
+
+def _decompressed(file: Path) -> Iterator[bytes]:
+    try:
+        with file.open("rb") as raw, progress.task(f"reading {file.name}", file.stat().st_size, unit="B") as advance:
+            zipped = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            stream: IO[bytes] = gzip.GzipFile(fileobj=raw) if zipped else raw  # type: ignore[assignment]
+            seen = 0
+            while piece := stream.read(CHUNK_BYTES):
+                yield piece
+                here = raw.tell()
+                advance(here - seen)
+                seen = here
+    except FileNotFoundError:
+        raise DataError("the file must exist, but does not", file=file) from None
+    except IsADirectoryError:
+        raise DataError("a file is needed here, but this is a folder", file=file) from None
+    except PermissionError:
+        raise DataError("the file cannot be opened: permission denied", file=file) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError("the gzip stream is cut off or damaged; copy or download the file again", file=file) from None
+
+
+def lines(file: Path) -> Iterator[tuple[int, str]]:
+    r"""Numbered lines without their end (\n or \r\n). Only \n ends a line: U+2028 and the like are part of a text."""
+    for first, block in chunks(file):
+        text = decoded(block, file, first)
+        rows = text.split("\n")
+        if rows[-1] == "":
+            rows.pop()
+        for number, row in enumerate(rows, first):
+            yield number, row[:-1] if row.endswith("\r") else row
+
+
+def decoded(block: bytes, file: Path, first_line: int) -> str:
+    """UTF-8 bytes of whole lines as a string; a byte that is not UTF-8 is named with its line."""
+    try:
+        text = block.decode()
+    except UnicodeDecodeError as error:
+        line = first_line + block.count(b"\n", 0, error.start)
+        raise DataError(
+            f"the file must be UTF-8, but has the byte 0x{block[error.start]:02x}; convert it (iconv -t UTF-8)",
+            file=file,
+            line=line,
+        ) from None
+    return text.removeprefix("\ufeff") if first_line == 1 else text
+
+
+def text_lines(file: Path) -> Texts:
+    """A file of one text a line."""
+    texts = Texts.of(text for _, text in lines(file))
+    return texts
+
+
+def whole_number(token: str, what: str, file: Path, line: int) -> int:
+    """A token that must be a whole number >= 0."""
+    # isascii: int() also takes digits of other scripts, signs, blanks and underscores.
+    if not (token.isascii() and token.isdigit()) or len(token) > 18:
+        raise DataError(f"{what} must be a whole number >= 0, but is {quoted(token)}", file=file, line=line)
+    return int(token)
+
+
+def read_filter_pairs(file: Path, num_rows: int, num_labels: int) -> sparse.csr_array:
+    """Pairs "row label", one a line; an empty or missing file is no pairs."""
+    if not file.exists() or file.stat().st_size == 0:
+        return sparse.csr_array((num_rows, num_labels), dtype=bool)
+    rows: list[int] = []
+    labels: list[int] = []
+    for number, line in lines(file):
+        tokens = line.split()
+        if not tokens:
+            continue
+        if len(tokens) != 2:
+            raise DataError(f"a filter pair must be 'row label', but is {quoted(line)}", file=file, line=number)
+        row = whole_number(tokens[0], "the row of a filter pair", file, number)
+        label = whole_number(tokens[1], "the label of a filter pair", file, number)
+        if row >= num_rows or label >= num_labels:
+            raise DataError(
+                f"a filter pair must have a row below {num_rows} and a label below {num_labels}, but is {row} {label}; "
+                "is this the filter file of another data set?",
+                file=file,
+                line=number,
+            )
+        rows.append(row)
+        labels.append(label)
+    values = np.ones(len(rows), dtype=bool)
+    return sparse.csr_array((values, (rows, labels)), shape=(num_rows, num_labels))
+
+
+def write_filter_pairs(file: Path, pairs: sparse.csr_array) -> None:
+    """Write pairs "row label", one a line."""
+    rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
+    with file.open("w", encoding="utf-8") as out:
+        out.writelines(f"{row} {label}\n" for row, label in zip(rows.tolist(), pairs.indices.tolist(), strict=True))
+
+
+def read_sparse(file: Path) -> sparse.csr_array:
+    """A sparse table: scipy .npz, or xclib text (header "rows columns", then "column:value ..." a row)."""
+    return _read_npz(file) if file.suffix == ".npz" else _read_sparse_text(file)
+
+
+def _read_npz(file: Path) -> sparse.csr_array:
+    remedy = "write it with scipy.sparse.save_npz from a CSR matrix"
+    try:
+        loaded = sparse.load_npz(file)
+    except FileNotFoundError:
+        raise DataError("the file must exist, but does not", file=file) from None
+    # A damaged archive fails in many ways inside the zip, the header or the matrix; all mean the same to the user.
+    except (OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, AttributeError, IndexError,
+            MemoryError, OverflowError, SyntaxError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
+        raise DataError(
+            f"the file must be a sparse matrix, but cannot be read ({error}); {remedy}", file=file
+        ) from None
+    if loaded.ndim != 2 or loaded.dtype.kind not in "bifu":
+        raise DataError(f"the matrix must be a table of numbers, but is {loaded.dtype}; {remedy}", file=file)
+    try:
+        matrix = sparse.csr_array(loaded)
+        matrix.check_format(full_check=True)
+    except (ValueError, IndexError, TypeError, OverflowError, MemoryError) as error:
+        raise DataError(f"the matrix breaks the CSR form ({error}); {remedy}", file=file) from None
+    values = matrix.data.astype(np.float32)
+    _check_values(values, np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), file, header_lines=0)
+    return sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _read_sparse_text(file: Path) -> sparse.csr_array:
+    numbered = lines(file)
+    _, header = next(numbered)
+    tokens = header.split()
+    if len(tokens) != 2:
+        raise DataError(f"the first line must be 'rows columns', but is {quoted(header)}", file=file, line=1)
+    num_rows = whole_number(tokens[0], "the number of rows", file, 1)
+    num_columns = whole_number(tokens[1], "the number of columns", file, 1)
+    columns: list[int] = []
+    values: list[float] = []
+    ends: list[int] = [0]
+    for number, line in numbered:
+        if len(ends) > num_rows:
+            if line.strip():
+                raise DataError(f"the header names {num_rows} rows, but there are more", file=file, line=number)
+            continue
+        parse_pairs(line.split(), num_columns, columns, values, file, number)
+        ends.append(len(columns))
+    if len(ends) != num_rows + 1:
+        raise DataError(
+            f"the header names {num_rows} rows, but the file has {len(ends) - 1}", file=file, line=len(ends)
+        )
+    data = np.array(values, dtype=np.float32)
+    indptr = np.array(ends, dtype=np.int64)
+    _check_values(data, np.repeat(np.arange(num_rows), np.diff(indptr)), file, header_lines=1)
+    return sparse.csr_array((data, np.array(columns, dtype=np.int64), indptr), shape=(num_rows, num_columns))
+
+
+def parse_pairs(
+    tokens: Iterable[str], num_columns: int, columns: list[int], values: list[float], file: Path, line: int
+) -> None:
+    """Append "column:value" tokens of one row to ``columns`` and ``values``."""
+    for token in tokens:
+        column, colon, value = token.partition(":")
+        if not colon:
+            raise DataError(f"an entry must be 'column:value', but is {quoted(token)}", file=file, line=line)
+        index = whole_number(column, "a column", file, line)
+        if index >= num_columns:
+            raise DataError(f"a column must be below {num_columns}, but is {index}", file=file, line=line)
+        try:
+            values.append(float(value))
+        except ValueError:
+            raise DataError(f"a value must be a number, but is {quoted(value)}", file=file, line=line) from None
+        columns.append(index)
+
+
+def _check_values(values: NDArray[np.float32], rows: NDArray[np.int64], file: Path, header_lines: int) -> None:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise DataError(
+            f"values must be finite numbers, but one in row {int(rows[first])} is {values[first]}",
+            file=file,
+            line=int(rows[first]) + 1 + header_lines if header_lines else None,
+        )
+
+
+def check_relevance(positives: sparse.csr_array, file: Path, *, header_lines: int | None = None) -> None:
+    """Relevance must not be negative (nor NaN, which reading has refused already)."""
+    bad = positives.data < 0
+    if bad.any():
+        first = int(np.argmax(bad))
+        row = int(np.searchsorted(positives.indptr, first, side="right")) - 1
+        raise DataError(
+            f"relevance must be >= 0, but is {positives.data[first]:g} in row {row}; drop the pair or give it a weight",
+            file=file,
+            line=None if header_lines is None else row + 1 + header_lines,
+        )
+
+
+def check_rows(found: int, expected: int, what: str, file: Path, other: Path) -> None:
+    """Two files that speak of the same rows must have the same number of them."""
+    if found != expected:
+        raise DataError(f"{what} must have {expected} rows, as {other.name} has, but has {found}", file=file)
