@@ -125,8 +125,8 @@ class Dataset:
             object.__setattr__(self, "test", Split.empty(len(self.labels)))
         if len(self.labels) == 0:
             raise DataError(f"data set {quoted(self.name)} must have at least one label, but has none")
-        if len(self.train) == 0 and len(self.test) == 0:
-            raise DataError(f"data set {quoted(self.name)} must have at least one text, but has none")
+        if len(self.train) == 0:
+            raise DataError(f"data set {quoted(self.name)} must have at least one train text, but has none")
         _check_split(self.train, "train", len(self.labels))
         _check_split(self.test, "test", len(self.labels))
 
@@ -168,6 +168,12 @@ def split_rows(num_rows: int, fraction: float, seed: int) -> tuple[NDArray[np.in
 
 def canonical(pairs: sparse.csr_array, dtype: type[np.generic]) -> sparse.csr_array:
     """Sorted columns, duplicates merged by the maximum, zeros dropped, read-only."""
+    ascending = np.diff(pairs.indices, prepend=-1) > 0
+    starts = pairs.indptr[:-1]
+    ascending[starts[starts < pairs.nnz]] = True
+    if ascending.all() and pairs.data.all():
+        arrays = (pairs.data.astype(dtype), pairs.indices.copy(), pairs.indptr.copy())
+        return _frozen(sparse.csr_array(arrays, shape=pairs.shape))
     coo = pairs.tocoo()
     kept = coo.data != 0
     rows, columns, values = coo.row[kept], coo.col[kept], coo.data[kept].astype(dtype)
@@ -194,14 +200,12 @@ def _check_uids(uids: Texts | None, expected: int, what: str) -> None:
         return
     if len(uids) != expected:
         raise DataError(f"{what} must have one uid each, but there are {expected} rows and {len(uids)} uids")
-    seen: set[str] = set()
-    for row, uid in enumerate(uids):
-        if uid in seen:
-            raise DataError(
-                f"uids of {what} must differ, but {quoted(uid)} comes again in row {row + 1}; "
-                "rename one, or leave the uids out"
-            )
-        seen.add(uid)
+    row = uids.first_repeat()
+    if row is not None:
+        raise DataError(
+            f"uids of {what} must differ, but {quoted(uids[row])} comes again in row {row + 1}; "
+            "rename one, or leave the uids out"
+        )
 
 
 def _check_split(split: Split, what: str, num_labels: int) -> None:

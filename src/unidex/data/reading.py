@@ -16,11 +16,11 @@ from unidex import progress
 from unidex.data.texts import Texts
 from unidex.errors import DataError, quoted
 
-CHUNK_BYTES = 1 << 22
+CHUNK_BYTES = 1 << 20
 
 
 def chunks(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Whole lines of a plain or gzipped file in pieces of about 4 MB, each with the number of its first line.
+    """Whole lines of a plain or gzipped file in pieces of about 1 MB, each with the number of its first line.
 
     Reading piece by piece keeps memory at one piece and lets a parser take many lines in one call. A file that holds
     nothing at all is an error: no format of ours has an empty file that means something.

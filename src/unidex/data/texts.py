@@ -24,7 +24,7 @@ class Texts(Sequence[str]):
     ('blue hat', 2, ['red shoes'], ['blue hat', 'red shoes'])
     """
 
-    __slots__ = ("_block", "_ends", "_starts", "_title_bytes", "_view")
+    __slots__ = ("_block", "_distinct", "_ends", "_starts", "_title_bytes", "_view")
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Texts(Sequence[str]):
         title_bytes: NDArray[np.int32] | None = None,
     ) -> None:
         self._block = block
+        self._distinct = False
         self._view = memoryview(block)  # type: ignore[arg-type]  # an array is a buffer
         self._starts = _frozen(starts)
         self._ends = _frozen(ends)
@@ -43,8 +44,15 @@ class Texts(Sequence[str]):
     def of(cls, texts: Iterable[str]) -> Texts:
         """Pack strings."""
         packer = Packer()
-        packer.add(list(texts))
+        packer.add(texts if isinstance(texts, list) else list(texts))
         return packer.texts()
+
+    @classmethod
+    def of_uids(cls, uids: list[str]) -> Texts:
+        """Pack names and look for repeats while they are strings still; ``first_repeat`` then knows."""
+        packed = cls.of(uids)
+        packed._distinct = _first_repeat(uids) is None
+        return packed
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -83,6 +91,19 @@ class Texts(Sequence[str]):
         """Bytes of each text."""
         lengths: NDArray[np.int64] = self._ends - self._starts
         return lengths
+
+    def first_repeat(self) -> int | None:
+        """The first row whose text stands in an earlier row too, or None where all texts differ.
+
+        >>> Texts.of(["a", "b", "a"]).first_repeat(), Texts.of(["a", "b"]).first_repeat()
+        (2, None)
+        """
+        if not self._distinct:
+            row = _first_repeat(list(self))
+            if row is not None:
+                return row
+            self._distinct = True
+        return None
 
     def fields(self) -> Iterator[tuple[str, str]]:
         """Title and content of each text; the content is empty where the text was not joined from two.
@@ -154,24 +175,25 @@ class Packer:
 
     def add(self, texts: Sequence[str]) -> None:
         """Append plain texts."""
-        encoded = [text.encode() for text in texts]
-        self._append(encoded, None)
+        lengths = _byte_lengths(texts)
+        self._append(texts, lengths, lengths)
 
     def add_pairs(self, titles: Sequence[str], contents: Sequence[str]) -> None:
         """Append texts joined from titles and contents by one space; an empty part brings no space."""
-        joined = []
-        title_bytes = np.empty(len(titles), dtype=np.int32)
-        for row, (title, content) in enumerate(zip(titles, contents, strict=True)):
-            head = title.encode()
-            title_bytes[row] = len(head)
-            joined.append(head + b" " + content.encode() if head and content else head or content.encode())
-        self._append(joined, title_bytes)
+        if not any(contents):
+            self.add(titles)
+            return
+        pairs = zip(titles, contents, strict=True)
+        joined = [f"{title} {content}" if title and content else title or content for title, content in pairs]
+        self._append(joined, _byte_lengths(joined), _byte_lengths(titles))
 
-    def _append(self, encoded: list[bytes], title_bytes: NDArray[np.int32] | None) -> None:
-        self._pieces.append(b"".join(encoded))
-        lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    def _append(self, texts: Sequence[str], lengths: NDArray[np.int64], title_bytes: NDArray[np.int64]) -> None:
+        try:
+            self._pieces.append("".join(texts).encode())
+        except UnicodeEncodeError:
+            raise DataError("a text must be Unicode, but one has half a surrogate pair; mend its escapes") from None
         self._lengths.append(lengths)
-        self._titles.append(lengths.astype(np.int32) if title_bytes is None else title_bytes)
+        self._titles.append(title_bytes.astype(np.int32))
 
     def texts(self) -> Texts:
         """All that was added."""
@@ -181,6 +203,26 @@ class Packer:
         titles = np.concatenate(self._titles) if self._titles else np.empty(0, dtype=np.int32)
         joined = bool(np.any(titles != lengths))
         return Texts(block, ends - lengths, ends, titles if joined else None)
+
+
+def _byte_lengths(texts: Sequence[str]) -> NDArray[np.int64]:
+    # An ASCII string knows its bytes; only the others are encoded to be measured.
+    sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    ascii_only = np.fromiter(map(str.isascii, texts), dtype=bool, count=len(texts))
+    for row in np.flatnonzero(~ascii_only).tolist():
+        sizes[row] = len(texts[row].encode("utf-8", "surrogatepass"))
+    return sizes
+
+
+def _first_repeat(texts: list[str]) -> int | None:
+    if len(set(texts)) == len(texts):
+        return None
+    seen: set[str] = set()
+    for row, text in enumerate(texts):
+        if text in seen:
+            return row
+        seen.add(text)
+    return None
 
 
 def _part(file: Path, what: str) -> Path:

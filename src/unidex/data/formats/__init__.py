@@ -1,0 +1,139 @@
+"""The formats, found by what is in a folder or file: one way in (``read``) and one way out (``write``)."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import tempfile
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from unidex.data.dataset import Dataset, Propensity
+from unidex.data.options import ReadOptions
+from unidex.errors import DataError, listed, quoted
+
+METADATA = "dataset.json"
+BUILT_IN = "hpo"
+
+# In the order in which they are tried: the telling ones first. A name is a module of this package, or a value in one.
+_READERS = {
+    "unidex": "native",
+    "xc-raw": "xc_raw",
+    "dexml": "text_lines.DEXML",
+    "pecos": "text_lines.PECOS",
+    "xclib": "text_lines.XCLIB",
+    "bag-of-words": "bag_of_words",
+    "libmultilabel": "libmultilabel",
+    "table": "table",
+}
+_WRITERS = {
+    "xc-raw": "xc_raw",
+    "pecos": "text_lines.PECOS",
+    "dexml": "text_lines.DEXML",
+    "xclib": "text_lines.XCLIB",
+    "jsonl": "jsonl",
+    "unidex": "native",
+}
+READ_FORMATS = tuple(_READERS)
+WRITE_FORMATS = tuple(_WRITERS)
+
+
+class _Format(Protocol):
+    def detects(self, path: Path) -> bool: ...
+
+    def read(self, path: Path, options: ReadOptions) -> Dataset: ...
+
+    def write(self, dataset: Dataset, folder: Path) -> None: ...
+
+
+def _format(where: str) -> _Format:
+    module, _, value = where.partition(".")
+    found: Any = import_module(f"{__name__}.{module}")
+    return getattr(found, value) if value else found  # type: ignore[no-any-return]
+
+
+def detect(path: Path) -> str:
+    """The name of the format of a folder or file."""
+    for name, where in _READERS.items():
+        if _format(where).detects(path):
+            return name
+    inside = listed(entry.name for entry in path.iterdir()) if path.is_dir() else ""
+    what = f"holds {inside or 'nothing'}" if path.is_dir() else "is of no known kind"
+    raise DataError(
+        f"no known data format fits: this {'folder' if path.is_dir() else 'file'} {what}; "
+        f"name one with --format ({', '.join(READ_FORMATS)}), see docs/data-formats.md",
+        file=path,
+    )
+
+
+def read(source: str | Path, options: ReadOptions | None = None) -> Dataset:
+    """Read a data set from a folder or a file, or the built-in one named ``hpo``."""
+    options = options or ReadOptions()
+    if str(source) == BUILT_IN:
+        from unidex.data import hpo
+
+        return _described(hpo.load(), None, options)
+    path = Path(source)
+    if not path.exists():
+        raise DataError(f"a data set must be a folder, a file or {BUILT_IN!r}, but this does not exist", file=path)
+    name = options.format or detect(path)
+    if name not in _READERS:
+        name = {"jsonl": "table", "csv": "table", "tsv": "table", "parquet": "table"}.get(name, name)
+    if name not in _READERS:
+        raise DataError(f"--format must be one of {', '.join(READ_FORMATS)}, but is {quoted(name)}")
+    dataset = _format(_READERS[name]).read(path, options)
+    return _described(dataset, path / METADATA if path.is_dir() else None, options)
+
+
+def write(dataset: Dataset, folder: Path, name: str) -> None:
+    """Write a data set in a format: complete, or not at all."""
+    if name not in _WRITERS:
+        raise DataError(f"--to must be one of {', '.join(WRITE_FORMATS)}, but is {quoted(name)}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError("the folder to write must be new or empty, but holds something; name another", file=folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        _format(_WRITERS[name]).write(dataset, unfinished)
+        propensity = {"a": dataset.propensity.a, "b": dataset.propensity.b}
+        metadata = {"name": dataset.name, "propensity": propensity}
+        (unfinished / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+        unfinished.chmod(0o755)
+        # Renaming replaces an empty folder in one step: there is never half a data set under the name.
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _described(dataset: Dataset, metadata: Path | None, options: ReadOptions) -> Dataset:
+    """The data set with the name and constants of its metadata file, and over them those of the options."""
+    name, propensity = dataset.name, dataset.propensity
+    if metadata is not None and metadata.is_file():
+        found = _metadata(metadata)
+        name = found.get("name", name)
+        constants = found.get("propensity", {})
+        propensity = Propensity(constants.get("a", propensity.a), constants.get("b", propensity.b))
+    a = propensity.a if options.propensity_a is None else options.propensity_a
+    b = propensity.b if options.propensity_b is None else options.propensity_b
+    return replace(dataset, name=name, propensity=Propensity(a, b))
+
+
+def _metadata(file: Path) -> dict[str, Any]:
+    rule = 'the file must be JSON such as {"name": "shop", "propensity": {"a": 0.55, "b": 1.5}}'
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{rule}, but: {error}", file=file) from None
+    except RecursionError:
+        raise DataError(f"{rule}, but is nested without end", file=file) from None
+    if not isinstance(found, dict) or not isinstance(found.get("name", ""), str):
+        raise DataError(f"{rule}, but is not", file=file)
+    constants = found.get("propensity", {})
+    numbers = list(constants.values()) if isinstance(constants, dict) else [None]
+    if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
+        raise DataError(f"{rule}, but the propensity is {quoted(constants)}", file=file)
+    return found

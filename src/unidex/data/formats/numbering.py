@@ -1,0 +1,106 @@
+"""Labels as a user writes them -> label ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.data.dataset import Labels
+from unidex.data.texts import Texts
+
+RawLabel = str | int | float
+NO_LABEL = -1
+
+
+class UnknownLabelError(Exception):
+    """A label that the table of labels does not hold; whoever knows the line makes it a DataError.
+
+    Args:
+        raw: the label as it was met.
+        name: the label as it was looked for.
+    """
+
+    def __init__(self, raw: RawLabel, name: str) -> None:
+        super().__init__(name)
+        self.raw = raw
+        self.name = name
+
+
+def name_of(raw: RawLabel) -> str:
+    """A label as a string; a number that is whole has no point, whatever type a tool has given it.
+
+    >>> name_of("b"), name_of(3), name_of(3.0), name_of(0.5)
+    ('b', '3', '3', '0.5')
+    """
+    if isinstance(raw, float) and raw.is_integer() and abs(raw) < 2**53:
+        return str(int(raw))
+    return str(raw)
+
+
+class Numbering:
+    """Label ids by name: those of a table of labels, or else by first appearance.
+
+    A label in a list is its exact name where the table of labels has it. Else blanks around a label do not count, and
+    a blank label is none.
+
+    >>> numbering = Numbering()
+    >>> numbering.ids(["b", " a", "b", ""], listed=True).tolist(), list(numbering.labels().texts)
+    ([0, 1, 0, -1], ['b', 'a'])
+    """
+
+    def __init__(self, labels: Labels | None = None) -> None:
+        self._labels = labels
+        self._known: dict[str, int] = {}
+        if labels is not None and labels.uids is not None:
+            uids = list(labels.uids)
+            self._known = {uid: number for number, uid in enumerate(uids)}
+            for number, uid in enumerate(uids):
+                self._known.setdefault(uid.strip(), number)
+        # Every way of writing a label is worked out once; after that a label costs one look into a dict.
+        self._listed = _Seen(self, listed=True)
+        self._separated = _Seen(self, listed=False)
+
+    def ids(self, raw: Iterable[RawLabel], *, listed: bool) -> NDArray[np.int64]:
+        """The ids of labels, ``NO_LABEL`` where one is blank.
+
+        Raises:
+            UnknownLabelError: a table of labels was given and does not hold one.
+        """
+        seen = self._listed if listed else self._separated
+        return np.array(list(map(seen.__getitem__, raw)), dtype=np.int64)
+
+    def labels(self) -> Labels:
+        """The labels met so far, or those of the table of labels."""
+        if self._labels is not None:
+            return self._labels
+        names = Texts.of_uids(list(self._known))
+        return Labels(names, names)
+
+    def number(self, raw: RawLabel, *, listed: bool) -> int:
+        """The id of one label."""
+        name = name_of(raw)
+        if listed and self._labels is not None and name in self._known:
+            return self._known[name]
+        name = name.strip()
+        if not name:
+            return NO_LABEL
+        if name not in self._known:
+            if self._labels is not None:
+                raise UnknownLabelError(raw, name)
+            self._known[name] = len(self._known)
+        return self._known[name]
+
+
+class _Seen(dict[RawLabel, int]):
+    """Label as written -> id."""
+
+    def __init__(self, numbering: Numbering, *, listed: bool) -> None:
+        super().__init__()
+        self._numbering = numbering
+        self._is_listed = listed
+
+    def __missing__(self, raw: RawLabel) -> int:
+        number = self[raw] = self._numbering.number(raw, listed=self._is_listed)
+        return number

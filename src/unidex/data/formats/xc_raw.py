@@ -1,0 +1,269 @@
+"""The raw form of the Extreme Classification Repository: trn.json, tst.json and lbl.json, one JSON object a line.
+
+A text has uid, title, content, target_ind (label numbers) and target_rel (their relevance); a label has uid, title and
+content, and its line is its number. ``filter_labels_train.txt`` and ``filter_labels_test.txt`` hold the filter pairs.
+Where lbl.json is missing, Yf.txt gives a label text a line (what stands behind its last "->").
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from itertools import chain
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unidex.data.dataset import Dataset, Labels, Split
+from unidex.data.options import ReadOptions
+from unidex.data.reading import chunks, decoded, lines, read_filter_pairs, write_filter_pairs
+from unidex.data.texts import Packer, Texts
+from unidex.errors import DataError, quoted
+
+NAME = "xc-raw"
+
+_TRAIN, _TEST, _LABELS = ("trn", "train"), ("tst", "test"), ("lbl", "labels")
+_ENDINGS = (".json.gz", ".json", ".raw.json.gz", ".raw.json")
+
+
+class _Label(msgspec.Struct, gc=False):
+    """One line of lbl.json."""
+
+    uid: str | int | None = None
+    title: str | None = None
+    content: str | None = None
+
+
+class _Text(msgspec.Struct, gc=False):
+    """One line of trn.json or tst.json."""
+
+    target_ind: list[int]
+    target_rel: list[float] | None = None
+    uid: str | int | None = None
+    title: str | None = None
+    content: str | None = None
+
+
+def detects(path: Path) -> bool:
+    """A folder whose train file holds target_ind."""
+    train = _find(path, _TRAIN)
+    if train is None:
+        return False
+    try:
+        _, first = next(lines(train))
+    except (DataError, StopIteration):
+        # A damaged file with the right name is this format's to complain about.
+        return True
+    return '"target_ind"' in first
+
+
+def read(path: Path, options: ReadOptions) -> Dataset:
+    """Read a folder of this form."""
+    train_file = _find(path, _TRAIN)
+    if train_file is None:
+        raise DataError("a raw XC folder must hold trn.json.gz or trn.json, but has neither", file=path)
+    labels = _read_labels(path, options)
+    train = _read_split(train_file, path / "filter_labels_train.txt", labels, options)
+    num_labels = train.positives.shape[1]
+    if labels is None:
+        labels = Labels(Texts.of([""] * num_labels))
+    test_file = _find(path, _TEST)
+    test = Split.empty(num_labels)
+    if test_file is not None:
+        test = _read_split(test_file, path / "filter_labels_test.txt", labels, options)
+    return Dataset(path.name, labels, train, test)
+
+
+def write(dataset: Dataset, folder: Path) -> None:
+    """Write trn.json.gz, tst.json.gz, lbl.json.gz and the filter files."""
+    label_uids = dataset.labels.uids
+    _write_lines(
+        folder / "lbl.json.gz",
+        (
+            {"uid": str(number) if label_uids is None else label_uids[number], "title": title, "content": content}
+            for number, (title, content) in enumerate(dataset.labels.texts.fields())
+        ),
+    )
+    for split, short, long in ((dataset.train, "trn", "train"), (dataset.test, "tst", "test")):
+        if len(split) == 0:
+            continue
+        _write_lines(folder / f"{short}.json.gz", _split_rows(split))
+        write_filter_pairs(folder / f"filter_labels_{long}.txt", split.filter_pairs)
+
+
+def _find(folder: Path, stems: tuple[str, ...]) -> Path | None:
+    if not folder.is_dir():
+        return None
+    candidates = (folder / f"{stem}{ending}" for stem in stems for ending in _ENDINGS)
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _read_labels(folder: Path, options: ReadOptions) -> Labels | None:
+    file = _find(folder, _LABELS)
+    if file is not None:
+        collected = _Collector(options)
+        for _, rows in _decoded_rows(file, _Label):
+            collected.add(rows)
+        return Labels(collected.texts.texts(), collected.uids(file))
+    names = folder / "Yf.txt"
+    if names.is_file():
+        return Labels(Texts.of(line.rpartition("->")[2] for _, line in lines(names)))
+    return None
+
+
+def _read_split(file: Path, filter_file: Path, labels: Labels | None, options: ReadOptions) -> Split:
+    collected = _Collector(options)
+    columns: list[NDArray[np.int64]] = []
+    values: list[NDArray[np.float32]] = []
+    counts: list[NDArray[np.int64]] = []
+    for first_line, rows in _decoded_rows(file, _Text):
+        collected.add(rows)
+        targets = [row.target_ind for row in rows]
+        count = np.fromiter(map(len, targets), dtype=np.int64, count=len(targets))
+        total = int(count.sum())
+        try:
+            column = np.fromiter(chain.from_iterable(targets), dtype=np.int64, count=total)
+        except OverflowError:
+            column = np.array([min(max(label, -1), 2**62) for target in targets for label in target], dtype=np.int64)
+        relevance = _relevance(rows, count, total, file, first_line)
+        _check_targets(column, relevance, count, None if labels is None else len(labels), file, first_line)
+        columns.append(column)
+        values.append(relevance)
+        counts.append(count)
+    indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.concatenate(counts))])
+    column = np.concatenate(columns)
+    num_labels = int(column.max(initial=-1)) + 1 if labels is None else len(labels)
+    positives = sparse.csr_array((np.concatenate(values), column, indptr), shape=(len(indptr) - 1, num_labels))
+    pairs = read_filter_pairs(filter_file, len(indptr) - 1, num_labels)
+    return Split.of(collected.texts.texts(), positives, pairs, collected.uids(file))
+
+
+class _Collector:
+    """Packs the texts and uids of rows as they come."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.texts = Packer()
+        self._fields = options.text
+        self._uids: list[str] | None = []
+
+    def add(self, rows: list[Any]) -> None:
+        titles = [row.title or "" for row in rows]
+        if self._fields == "title":
+            self.texts.add(titles)
+        else:
+            contents = [row.content or "" for row in rows]
+            if self._fields == "content":
+                self.texts.add(contents)
+            else:
+                self.texts.add_pairs(titles, contents)
+        uids = list(map(attrgetter("uid"), rows))
+        if self._uids is None or None in uids:
+            self._uids = None
+        else:
+            self._uids.extend(map(str, uids))
+
+    def uids(self, file: Path) -> Texts | None:
+        """The uids, where every row has one."""
+        if self._uids is None:
+            return None
+        uids = Texts.of_uids(self._uids)
+        row = uids.first_repeat()
+        if row is not None:
+            raise DataError(
+                f"uids must differ, but {quoted(uids[row])} comes again; rename it", file=file, line=row + 1
+            )
+        return uids
+
+
+def _decoded_rows(file: Path, row_type: type[Any]) -> Iterator[tuple[int, list[Any]]]:
+    decoder = msgspec.json.Decoder(row_type)
+    for first_line, block in chunks(file):
+        try:
+            rows = decoder.decode_lines(block)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            rows = []
+        # Blank lines are skipped by the decoder, but the line is the number of the row.
+        if len(rows) != block.count(b"\n") + (not block.endswith(b"\n")):
+            _explain(decoder.decode, block, file, first_line)
+        yield first_line, rows
+
+
+def _explain(decode: Callable[[bytes], Any], block: bytes, file: Path, first_line: int) -> None:
+    """Find the line that could not be decoded, and say why."""
+    for line, row in enumerate(block.split(b"\n"), first_line):
+        try:
+            decode(row)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            decoded(row, file, line)
+            why = "the line is blank" if not row.strip() else str(error)
+            raise DataError(f"a line must be a JSON object of this format, but: {why}", file=file, line=line) from None
+
+
+def _relevance(
+    rows: list[Any], count: NDArray[np.int64], total: int, file: Path, first_line: int
+) -> NDArray[np.float32]:
+    given = [row.target_rel for row in rows]
+    if None in given:
+        given = [[1.0] * len(row.target_ind) if row.target_rel is None else row.target_rel for row in rows]
+    lengths = np.fromiter(map(len, given), dtype=np.int64, count=len(given))
+    if not np.array_equal(lengths, count):
+        row = int(np.argmax(lengths != count))
+        raise DataError(
+            f"target_rel must have one number a target_ind ({count[row]}), but has {lengths[row]}",
+            file=file,
+            line=first_line + row,
+        )
+    return np.fromiter(chain.from_iterable(given), dtype=np.float32, count=total)
+
+
+def _check_targets(
+    column: NDArray[np.int64],
+    relevance: NDArray[np.float32],
+    count: NDArray[np.int64],
+    num_labels: int | None,
+    file: Path,
+    first_line: int,
+) -> None:
+    limit = 2**31 - 1 if num_labels is None else num_labels
+    bad = (column < 0) | (column >= limit) | ~(relevance >= 0) | np.isinf(relevance)
+    if not bad.any():
+        return
+    entry = int(np.argmax(bad))
+    row = int(np.searchsorted(np.cumsum(count), entry, side="right"))
+    if not 0 <= column[entry] < limit:
+        rule = f"target_ind must be from 0 to {limit - 1} (the labels), but one is {column[entry]}"
+    else:
+        rule = f"target_rel must be a number >= 0, but one is {relevance[entry]}"
+    raise DataError(f"{rule}; mend or drop this pair", file=file, line=first_line + row)
+
+
+def _split_rows(split: Split) -> Iterator[dict[str, Any]]:
+    starts = split.positives.indptr.tolist()
+    for row, (title, content) in enumerate(split.texts.fields()):
+        pairs = slice(starts[row], starts[row + 1])
+        yield {
+            "uid": str(row) if split.uids is None else split.uids[row],
+            "title": title,
+            "content": content,
+            "target_ind": split.positives.indices[pairs].tolist(),
+            "target_rel": split.positives.data[pairs].tolist(),
+        }
+
+
+def _write_lines(file: Path, rows: Iterator[dict[str, Any]]) -> None:
+    encode = msgspec.json.Encoder().encode
+    # mtime 0: the same data set gives the same file.
+    with file.open("wb") as raw, gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0) as out:
+        block = bytearray()
+        for row in rows:
+            block += encode(row)
+            block += b"\n"
+            if len(block) > 1 << 20:
+                out.write(block)
+                block.clear()
+        out.write(block)
