@@ -48,8 +48,8 @@ def load() -> Dataset:
 def build(source: Path) -> Dataset:
     """Read hp.obo and phenotype.hpoa.
 
-    Phenotypes only (aspect P), negated ones dropped, diseases of the same name merged, a seeded 80/20 split, every label
-    seen in train.
+    Phenotypes only (aspect P), negated ones dropped, diseases of the same name merged, a seeded 80/20 split, every
+    label seen in train.
     """
     with progress.task("building the data set hpo"):
         names, current = _terms(source / "hp.obo")

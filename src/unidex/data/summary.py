@@ -90,9 +90,8 @@ def warnings_of(found: dict[str, Any]) -> list[str]:
         said.append(f"{own} texts are labels themselves and there are no filter pairs: is a text its own answer?")
     if found["labels_never_in_train"]:
         said.append(f"{found['labels_never_in_train']} labels have no train text: only their own text can find them")
-    for name in ("train", "test"):
-        if found[f"texts_without_labels_{name}"]:
-            said.append(f"{found[f'texts_without_labels_{name}']} {name} texts have no label")
+    without = {name: found[f"texts_without_labels_{name}"] for name in ("train", "test")}
+    said.extend(f"{count} {name} texts have no label" for name, count in without.items() if count)
     if found["empty_label_texts"]:
         said.append(f"{found['empty_label_texts']} labels have no text: they cannot be found by what they say")
     return said

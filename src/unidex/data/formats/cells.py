@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 import warnings
 from collections.abc import Iterable
 from itertools import islice
@@ -15,6 +16,8 @@ from unidex.data.formats.numbering import RawLabel
 
 _logger = logging.getLogger(__name__)
 _decode_list = msgspec.json.Decoder(list[str | int | float]).decode
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 SAMPLE = 1000
 SEPARATORS = ("|", ";", ",")
@@ -119,6 +122,9 @@ def _python_list(cell: str) -> list[RawLabel] | None:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
     if not isinstance(found, list) or not all(type(entry) in (str, int, float) for entry in found):
+        return None
+    # Half of a surrogate pair is no character and has no UTF-8.
+    if any(isinstance(entry, str) and _SURROGATE.search(entry) for entry in found):
         return None
     # ['a' 'b'], as NumPy writes an array, would be read as the one label 'ab'.
     if repr(found).replace(" ", "") != cell.replace(" ", ""):

@@ -80,6 +80,8 @@ class Numbering:
 
     def number(self, raw: RawLabel, *, listed: bool) -> int:
         """The id of one label."""
+        if raw != raw:  # NaN is how tables of numbers write an empty cell
+            return NO_LABEL
         name = name_of(raw)
         if listed and self._labels is not None and name in self._known:
             return self._known[name]

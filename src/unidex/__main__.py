@@ -1,0 +1,5 @@
+"""``python -m unidex`` is ``unidex``."""
+
+from unidex.cli.main import main
+
+main()

@@ -1,0 +1,87 @@
+"""``unidex inspect``: what is in a data set, and what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unidex.cli.options import Data, Json, reads_data
+from unidex.cli.output import print_json, print_table, print_text
+from unidex.data.options import ReadOptions
+
+
+@reads_data
+def inspect(
+    data: Data,
+    reading: ReadOptions,
+    as_json: Json = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the label-frequency curve (.png, .svg, .pdf).")
+    ] = None,
+    examples: Annotated[int, typer.Option("--examples", min=0, help="How many example texts to show.")] = 3,
+) -> None:
+    """Show what is in a data set, and what is wrong with it.
+
+    Counts, label frequencies, leaks from train to test, texts that are labels themselves, and examples.
+
+    Examples: unidex inspect hpo; unidex inspect tickets.csv --column labels=queue --plot labels.png
+    """
+    from unidex.data.formats import read
+    from unidex.data.summary import summarise
+
+    dataset = read(data, reading)
+    found = summarise(dataset, num_examples=examples)
+    if plot is not None:
+        from unidex.report.pictures import draw_label_frequencies
+
+        draw_label_frequencies(dataset.name, dataset.label_frequencies(), plot)
+        found["plot"] = str(plot)
+    if as_json:
+        print_json(found)
+        return
+    _print(found)
+
+
+def _print(found: dict[str, Any]) -> None:
+    split = "" if not found["num_test"] else f", test {found['labels_per_text_test']:.2f}"
+    classes = " / ".join(f"{found[f'share_of_{name}_labels']:.1%}" for name in ("head", "torso", "tail"))
+    own, test_own = found["texts_that_are_labels_train"], found["texts_that_are_labels_test"]
+    own_filtered = found["texts_that_are_labels_filtered_train"]
+    test_own_filtered = found["texts_that_are_labels_filtered_test"]
+    rows: list[tuple[str, object]] = [
+        ("texts, train / test", f"{found['num_train']:,} / {found['num_test']:,}"),
+        ("labels", f"{found['num_labels']:,}"),
+        ("labels a text", f"train {found['labels_per_text']:.2f}{split}"),
+        ("train texts a label", f"mean {found['texts_per_label']:.2f}, most {found['most_texts_of_a_label']:,}"),
+        ("words a text / a label", f"{found['words_per_text']:.1f} / {found['words_per_label']:.1f}"),
+        ("head / torso / tail labels (>100, 10-100, <10 texts)", classes),
+        ("labels never in train", f"{found['labels_never_in_train']:,}"),
+        (
+            "texts without labels, train / test",
+            f"{found['texts_without_labels_train']:,} / {found['texts_without_labels_test']:,}",
+        ),
+        ("test texts that are in train", f"{found['test_texts_in_train']:,}"),
+        (
+            "texts that are labels, train / test (filtered)",
+            f"{own:,} ({own_filtered:,}) / {test_own:,} ({test_own_filtered:,})",
+        ),
+        ("filter pairs, train / test", f"{found['filter_pairs_train']:,} / {found['filter_pairs_test']:,}"),
+        ("relevance", "graded" if found["graded_relevance"] else "all 1"),
+        ("propensity constants A, B", f"{found['propensity_a']:g}, {found['propensity_b']:g}"),
+    ]
+    print_table(("what", found["name"]), rows)
+    for example in found["examples"]:
+        labels = " | ".join(label["text"] or f"label {label['id']}" for label in example["labels"][:5])
+        more = f" | ... {len(example['labels']) - 5} more" if len(example["labels"]) > 5 else ""
+        print_text(f"{_shortened(example['text'])}\n    -> {_shortened(labels)}{more}")
+    for warning in found["warnings"]:
+        print_text(f"note: {warning}")
+    if "plot" in found:
+        print_text(f"picture: {found['plot']}")
+
+
+def _shortened(text: str, limit: int = 110) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,104 @@
+"""How results, progress and logs reach a person or a program."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from unidex import progress
+
+_SHOW_AFTER_SECONDS = 1.0
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, or one line of JSON lines, on standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def print_text(text: str = "") -> None:
+    """One line on standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
+    """A table: drawn on a terminal, tab-separated without decoration where output is piped."""
+    if not sys.stdout.isatty():
+        if title:
+            print_text(f"# {title}")
+        for row in (columns, *rows):
+            print_text("\t".join(str(cell) for cell in row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right")
+    for row in rows:
+        # Text: what stands in a user's data is never read as markup.
+        table.add_row(*(Text(str(cell)) for cell in row))
+    Console().print(table)
+
+
+def install_progress() -> None:
+    """Show progress bars on standard error, where that is a terminal."""
+    if sys.stderr.isatty():
+        progress.listen(_Bars())
+
+
+def install_logging() -> None:
+    """Show the library's log lines on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("unidex")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
+
+
+class _Bars:
+    """Progress bars that appear only when work has lasted a second."""
+
+    @contextmanager
+    def task(self, what: str, total: float | None, unit: str) -> Iterator[progress.Advance]:
+        started = time.monotonic()
+        bar: Any = None
+        done = 0.0
+
+        def advance(amount: float) -> None:
+            nonlocal bar, done
+            done += amount
+            if bar is None and time.monotonic() - started > _SHOW_AFTER_SECONDS:
+                bar = _bar(unit)
+                bar.start()
+                bar.add_task(what, total=total)
+            if bar is not None:
+                bar.update(0, completed=done)
+
+        try:
+            yield advance
+        finally:
+            if bar is not None:
+                bar.stop()
+
+
+def _bar(unit: str) -> Any:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    amount = DownloadColumn() if unit == "B" else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)

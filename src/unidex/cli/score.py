@@ -1,0 +1,64 @@
+"""``unidex score``: every metric, for anybody's predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unidex.cli.options import Data, Json, reads_data
+from unidex.cli.output import print_json, print_table
+from unidex.data.options import ReadOptions
+
+if TYPE_CHECKING:
+    from unidex.pipeline import Scores
+
+
+@reads_data
+def score(
+    predictions: Annotated[
+        Path, typer.Argument(metavar="PREDICTIONS", help="JSON lines, .npz (CSR scores) or .npy (ranked ids).")
+    ],
+    data: Data,
+    reading: ReadOptions,
+    as_json: Json = False,
+    no_filter: Annotated[
+        bool, typer.Option("--no-filter", help="Keep the filter pairs of DATA in the predictions.")
+    ] = False,
+    split: Annotated[str, typer.Option("--split", help="The texts that were predicted: test or train.")] = "test",
+) -> None:
+    """Score predictions made by any system against a data set.
+
+    A line of JSON lines is {"labels": [ids or uids, best first], "scores": [...]}, one line a test text. Metrics are in
+    percent. Filter pairs are taken out of the predictions before the cut at k unless --no-filter.
+
+    Examples: unidex score predictions.jsonl hpo; unidex score pecos.npz ./shop --json
+    """
+    from unidex.data.formats import read
+    from unidex.pipeline import score_predictions
+
+    results = score_predictions(predictions, read(data, reading), split=split, use_filter=not no_filter)
+    if as_json:
+        print_json(results.as_dict())
+        return
+    print_scores(results)
+
+
+def print_scores(scores: Scores) -> None:
+    """The metrics as a table with one row a metric and one column a k, then what groups of labels contribute."""
+    ks = sorted({int(name.partition("@")[2]) for name in scores.metrics})
+    by_metric: dict[str, dict[int, float]] = {}
+    for name, value in scores.metrics.items():
+        metric, _, k = name.partition("@")
+        by_metric.setdefault(metric, {})[int(k)] = value
+    rows = [[metric, *(f"{at[k]:.2f}" if k in at else "" for k in ks)] for metric, at in by_metric.items()]
+    title = f"{scores.num_texts:,} texts, percent, {scores.num_filtered:,} filter pairs"
+    print_table(["metric", *(f"@{k}" for k in ks)], rows, title=title)
+    groups = [
+        [group.name, f"{group.num_labels:,}", f"{group.mean_frequency:.1f}", f"{group.contribution:.2f}"]
+        for group in (*scores.bins, *scores.classes)
+    ]
+    print_table(
+        ["labels by train frequency", "labels", "mean texts", "part of P@5"], groups, title="contribution to P@5"
+    )

@@ -1,0 +1,80 @@
+"""Files that are tables: which kind a file is, and rows of any kind as lists of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from unidex.errors import DataError
+
+Kind = Literal["csv", "tsv", "json", "parquet"]
+_KINDS: dict[str, Kind] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+
+
+class Table(Protocol):
+    """Rows of named columns in a file.
+
+    Attributes:
+        file: where it is.
+        names: its columns.
+    """
+
+    file: Path
+    names: list[str]
+
+    def blocks(self, columns: Mapping[str, str]) -> Iterator[dict[str, list[Any]]]:
+        """Some thousand rows at a time, as role -> cells, for these columns (role -> column)."""
+
+    def line(self, row: int) -> int:
+        """The line in which a row begins. It is looked for anew: only a table with a mistake has to know."""
+
+
+def kind_of(file: Path) -> Kind | None:
+    """The kind of table a file is, by its name.
+
+    >>> kind_of(Path("train.csv")), kind_of(Path("a.JSONL.gz")), kind_of(Path("notes.txt"))
+    ('csv', 'json', None)
+    """
+    name = file.name.lower().removesuffix(".gz")
+    kind = _KINDS.get(Path(name).suffix)
+    return None if kind == "parquet" and file.name.lower().endswith(".gz") else kind
+
+
+def stem_of(file: Path) -> str:
+    """The name of a table without its endings.
+
+    >>> stem_of(Path("data/train.csv.gz"))
+    'train'
+    """
+    return Path(Path(file.name).stem if file.suffix.lower() == ".gz" else file.name).stem
+
+
+def open_table(file: Path) -> Table:
+    """The table in a file; its columns are known, its rows are read when they are asked for."""
+    kind = kind_of(file)
+    if kind == "json":
+        from unidex.data.formats.table_json import JsonTable
+
+        return JsonTable(file)
+    if kind == "parquet":
+        from unidex.data.formats.table_parquet import ParquetTable
+
+        return ParquetTable(file)
+    if kind is not None:
+        from unidex.data.formats.table_csv import CsvTable
+
+        return CsvTable(file, tabs=kind == "tsv")
+    raise DataError(
+        "a table must end in .csv, .tsv, .jsonl, .ndjson, .json (all also with .gz) or .parquet; rename or convert it",
+        file=file,
+    )

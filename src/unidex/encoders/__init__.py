@@ -1,0 +1,1 @@
+"""Encoders: texts become sparse features or tokens, and those become vectors."""

@@ -1,0 +1,103 @@
+"""What is known of each Unicode code point: whether it belongs to a word, of which class it is, how it folds.
+
+Whole chunks of text are looked up at once in tables of all code points. A table is filled block by block of 256 code
+points when a text first needs one, because filling all of it takes half a second.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The classes of code points. Whatever is not OUTSIDE is part of a word.
+OUTSIDE, OTHER, LOWER, UPPER, DIGIT, UNDERSCORE = range(6)
+
+_NUM_CODE_POINTS = 0x110000
+_BLOCK = 256
+_JOINERS = "\u200c\u200d"  # They stand inside words of Persian and of Indic scripts.
+
+
+class _Tables:
+    def __init__(self) -> None:
+        self.classes = np.zeros(_NUM_CODE_POINTS, dtype=np.uint8)
+        self.folded = np.zeros(_NUM_CODE_POINTS, dtype=np.uint32)
+        self._filled = np.zeros(_NUM_CODE_POINTS // _BLOCK, dtype=bool)
+
+    def fill(self, codes: NDArray[np.uint32]) -> None:
+        """Make sure that all of these code points are in the tables."""
+        wanted = np.zeros(len(self._filled), dtype=bool)
+        wanted[codes >> 8] = True
+        for block in np.flatnonzero(wanted & ~self._filled).tolist():
+            for code in range(block * _BLOCK, (block + 1) * _BLOCK):
+                character = chr(code)
+                self.classes[code] = _class_of(character)
+                self.folded[code] = ord(_fold_of(character))
+            self._filled[block] = True
+
+
+_tables = _Tables()
+
+
+def codes_of(text: str) -> NDArray[np.uint32]:
+    """The code points of a text.
+
+    >>> codes_of("ab").tolist()
+    [97, 98]
+    """
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+
+
+def text_of(codes: NDArray[np.uint32]) -> str:
+    """The text of code points.
+
+    >>> text_of(codes_of("häh"))
+    'häh'
+    """
+    return codes.astype("<u4", copy=False).tobytes().decode("utf-32-le", "surrogatepass")
+
+
+def classes_of(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """The class of each code point.
+
+    >>> classes_of(codes_of("aB3_ -")).tolist() == [LOWER, UPPER, DIGIT, UNDERSCORE, OUTSIDE, OUTSIDE]
+    True
+    """
+    _tables.fill(codes)
+    return _taken(_tables.classes, codes)
+
+
+def folded(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Each code point without its case; always one for one, so that places in a word stay.
+
+    >>> text_of(folded(codes_of("ÄB\u03a3\u03c2"))) == "äb\u03c3\u03c3"
+    True
+    """
+    _tables.fill(codes)
+    return _taken(_tables.folded, codes)
+
+
+def _taken(table: NDArray[Any], codes: NDArray[np.uint32]) -> NDArray[Any]:
+    # A code point is always inside the table; "clip" spares numpy the check, which costs more than the lookup.
+    return table.take(codes, mode="clip")
+
+
+def _class_of(character: str) -> int:
+    if character == "_":
+        return UNDERSCORE
+    if character.isupper() or character.istitle():
+        return UPPER
+    if character.islower():
+        return LOWER
+    if character.isalpha() or character in _JOINERS or unicodedata.category(character).startswith("M"):
+        return OTHER
+    return DIGIT if character.isalnum() else OUTSIDE
+
+
+def _fold_of(character: str) -> str:
+    for form in (character.casefold(), character.lower()):
+        if len(form) == 1:
+            return form
+    return character.lower()[0]

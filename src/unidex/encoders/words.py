@@ -1,0 +1,121 @@
+"""Words of a chunk of texts as flat arrays: which distinct words there are, and where each stands.
+
+Nothing here runs once a word: texts are joined, looked up as code points and cut by array operations, and whatever
+depends on the letters of a word (its parts, its n-grams) is worked out once for each distinct word.
+
+Shapes: N texts, W words, U distinct words, C code points of the distinct words with U + 1 marks.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.encoders.codepoints import DIGIT, LOWER, OUTSIDE, UNDERSCORE, UPPER, classes_of, codes_of, text_of
+from unidex.encoders.hashing import distinct, keys_of_strings, places
+
+MARK = "#"  # Ends of words are marked by a character that no word has.
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """The words of a chunk of texts, as they are written.
+
+    A word is a run of letters, digits, marks and underscores of the text in normal form NFKC.
+
+    Attributes:
+        rows: W, the text each word stands in, ascending.
+        ids: W, the distinct word each word is.
+        codes: C, the code points of the distinct words, with a mark before, between and after them.
+        starts: U, the place of the first code point of each distinct word.
+        lengths: U, number of code points of each distinct word.
+
+    >>> words = Words.of(["red hat, red hat", "", "hat"])
+    >>> [words.text(word) for word in words.ids.tolist()], words.rows.tolist()
+    (['red', 'hat', 'red', 'hat', 'hat'], [0, 0, 0, 0, 2])
+    >>> sorted([text_of(words.codes), "#hat#red#"])[0] == "#hat#red#", len(words.lengths)
+    (True, 2)
+    """
+
+    rows: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    codes: NDArray[np.uint32]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Words:
+        """Cut texts into words."""
+        # ASCII is in normal form already, and to ask costs nothing.
+        texts = [text if text.isascii() else unicodedata.normalize("NFKC", text) for text in texts]
+        codes = codes_of("\n".join(texts))
+        inside = np.zeros(len(codes) + 2, dtype=bool)
+        np.not_equal(classes_of(codes), OUTSIDE, out=inside[1:-1])
+        edges = np.flatnonzero(inside[1:] != inside[:-1])
+        starts, lengths = edges[::2], edges[1::2] - edges[::2]
+        ends_of_texts = np.cumsum(np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)) + 1)
+        words_so_far = np.searchsorted(starts, ends_of_texts)
+        rows = np.repeat(np.arange(len(texts)), np.diff(words_so_far, prepend=0))
+        _, example, ids = distinct(keys_of_strings(codes[inside[1:-1]], lengths, seed=0))
+        starts, lengths = starts[example], lengths[example]
+        own_starts = np.cumsum(lengths + 1) - lengths
+        own_codes = np.full(int(lengths.sum()) + len(lengths) + 1, ord(MARK), dtype=np.uint32)
+        own_codes[places(own_starts, lengths)] = codes[places(starts, lengths)]
+        return cls(rows, ids, own_codes, own_starts, lengths)
+
+    def text(self, word: int) -> str:
+        """The letters of a distinct word."""
+        start = int(self.starts[word])
+        return text_of(self.codes[start : start + int(self.lengths[word])])
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Pieces of distinct words: the word of each, ascending, its place in the codes, its number of code points."""
+
+    words: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+
+def parts_of(words: Words) -> Pieces:
+    """The pieces of each distinct word between underscores, changes of case and digits.
+
+    A piece begins where letters and digits meet, before a capital that follows a letter that is none, and before the
+    last capital of a run that a small letter follows. A word that is one piece from end to end has no parts.
+
+    >>> words = Words.of(["getHTTPPort_2 plain"])
+    >>> parts = parts_of(words)
+    >>> [text_of(words.codes[start : start + length]) for start, length in zip(parts.starts, parts.lengths)]
+    ['get', 'HTTP', 'Port', '2']
+    """
+    classes = classes_of(words.codes)
+    outside = (classes == OUTSIDE) | (classes == UNDERSCORE)
+    digit, upper = classes == DIGIT, classes == UPPER
+    # One place more of each kind of change; the marks between words let no word look at its neighbour.
+    cuts = outside.copy()
+    cuts[1:] |= outside[:-1] | (digit[1:] != digit[:-1]) | (upper[1:] & ~upper[:-1])
+    cuts[1:-1] |= upper[:-2] & upper[1:-1] & (classes[2:] == LOWER)
+    places_of_cuts = np.flatnonzero(cuts)
+    lengths = np.diff(places_of_cuts, append=len(classes))
+    real = ~outside[places_of_cuts]
+    starts, lengths = places_of_cuts[real], lengths[real]
+    word = np.searchsorted(words.starts, starts, side="right") - 1
+    several = lengths < words.lengths[word]
+    return Pieces(word[several], starts[several], lengths[several])
+
+
+def ngrams_of(words: Words, n: int) -> Pieces:
+    """All runs of n code points of each distinct word with the marks at its two ends.
+
+    >>> words = Words.of(["red"])
+    >>> [text_of(words.codes[start : start + 3]) for start in ngrams_of(words, 3).starts]
+    ['#re', 'red', 'ed#']
+    """
+    counts = np.maximum(words.lengths + 2 - n + 1, 0)
+    starts = places(words.starts - 1, counts)
+    return Pieces(np.repeat(np.arange(len(counts)), counts), starts, np.full(len(starts), n))

@@ -1,0 +1,73 @@
+"""The triplet loss of NGAME: a positive must beat the hardest negatives by a margin.
+
+Shapes: B texts, P labels in the pool, M positive pairs, K hardest negatives a text.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from unidex.losses.gradient import LossGrad, check_scores
+from unidex.losses.targets import Targets
+
+
+def triplet(
+    scores_BP: Tensor, targets: Targets, *, margin: float = 0.3, num_negatives: int = 10, temperature: float = 0.1
+) -> LossGrad:
+    """Hinges on the hardest negatives of each text, the harder the heavier.
+
+    Formula, with H_i the ``num_negatives`` highest negatives of text i::
+
+        h_ipn = max(0, s_in - s_ip + margin)                                  n in H_i
+        a_ipn = exp(s_in / temperature) / sum_{m: h_ipm > 0} exp(s_im / temperature)     where h_ipn > 0, else 0
+        l_ip  = sum_n a_ipn h_ipn
+        value = 1/n sum_i sum_p w_ip l_ip
+        d value / d s_in = 1/n sum_p w_ip a_ipn (1 + (h_ipn - l_ip) / temperature)
+        d value / d s_ip = -w_ip / n                                          where some h_ipn > 0, else 0
+
+    The weights a are differentiated too, as autograd does in NGAME's code; the gradient is that of the value above. So
+    a violator whose hinge is more than ``temperature`` below the mean is pushed up a little, not down.
+
+    Args:
+        scores_BP: B x P cosines, not divided by a temperature; consumed, their memory holds the gradient afterwards.
+        targets: the positive and ignored pairs; NGAME draws one positive a text (`one_positive`).
+        margin: by how much a positive must beat a negative.
+        num_negatives: how many of the hardest negatives count.
+        temperature: how strongly the hardest of them dominate.
+
+    References: NGAME (arXiv 2207.04452, section 3). Its code gives negatives that violate nothing a weight of
+    exp(0) in the normaliser of a, and divides by ``num_negatives`` once more; here they have no weight, and the
+    weights of a positive add up to 1.
+
+    >>> value, gradient = triplet(torch.tensor([[0.5, 0.4, 0.3, -1.0]]), Targets.of([0], [0], shape=(1, 4)))
+    >>> value, gradient
+    (tensor(0.1731), tensor([[-1.0000,  0.9277,  0.0723,  0.0000]]))
+    """
+    check_scores(scores_BP, targets)
+    if num_negatives < 1:
+        raise ValueError(f"num_negatives must be at least 1, but is {num_negatives}")
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, but is {temperature}")
+    if scores_BP.numel() == 0:
+        return LossGrad(scores_BP.sum(), scores_BP)
+    rows, columns = targets.rows, targets.columns
+    positives_M = scores_BP[rows, columns]
+    scores_BP[rows, columns] = -torch.inf
+    scores_BP[targets.ignored_rows, targets.ignored_columns] = -torch.inf
+    # A text with fewer negatives gets masked pairs too; at -inf they violate nothing.
+    hardest_BK, places_BK = scores_BP.topk(min(num_negatives, scores_BP.shape[1]), dim=1, sorted=False)
+    hardest_MK = hardest_BK[rows]
+    hinges_MK = (hardest_MK - positives_M[:, None] + margin).clamp_min_(0)
+    # A positive without violators has no weights: softmax of nothing is not a number, so it is written as 0.
+    logits_MK = (hardest_MK / temperature).masked_fill_(hinges_MK == 0, -torch.inf)
+    weights_MK = torch.softmax(logits_MK, dim=1).masked_fill_(hinges_MK == 0, 0)
+    losses_M = (weights_MK * hinges_MK).sum(1)
+    shares_M = targets.shares(scores_BP.dtype)
+
+    pulls_M = shares_M * (hinges_MK > 0).any(1)
+    pushes_MK = weights_MK * (1 + (hinges_MK - losses_M[:, None]) / temperature) * shares_M[:, None]
+    pushes_BK = torch.zeros_like(hardest_BK).index_add_(0, rows, pushes_MK)
+    scores_BP.zero_().scatter_(1, places_BK, pushes_BK)
+    scores_BP[rows, columns] = -pulls_M
+    return LossGrad((shares_M * losses_M).sum(), scores_BP)

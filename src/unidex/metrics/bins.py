@@ -1,0 +1,114 @@
+"""Labels by how often they are seen in train, and what each group of them contributes to P@k.
+
+Shapes: L labels, M groups; a group is a number 0..M-1 a label, 0 the most frequent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CLASSES = ("head", "torso", "tail")
+HEAD_ABOVE = 100
+TAIL_BELOW = 10
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A group of labels.
+
+    Attributes:
+        name: "1" (most frequent) to "5", or head, torso, tail.
+        num_labels: number of labels in it.
+        mean_frequency: mean number of train texts of its labels; 0 for a group without labels.
+        num_hits: number of hits on its labels in the first k places.
+        contribution: its part of P@k in percent; the parts of all groups add up to P@k.
+    """
+
+    name: str
+    num_labels: int
+    mean_frequency: float
+    num_hits: int
+    contribution: float
+
+
+def frequency_bins(frequencies_L: NDArray[np.integer[Any]], num_bins: int = 5) -> NDArray[np.int64]:
+    """Bins of about equal total frequency ("equi-voluminous"): the first has few frequent labels, the last the tail.
+
+    Labels stand in a row by falling frequency, the lower id first among equals, each as wide as its frequency. The row
+    is cut into ``num_bins`` parts of equal width; a label belongs to the part in which it begins.
+
+    Formula: bin_l = floor(m * (frequencies before l) / (all frequencies)), unseen labels in the last bin.
+
+    Shapes:
+        frequencies_L [L], result [L].
+
+    References:
+        The quantile analysis of Dahiya et al.: NGAME, WSDM 2023.
+
+    Frequencies 6, 2, 2, 1, 1 are 12 together. In two bins of 6, the first label fills one, the others begin behind it:
+
+    >>> frequency_bins(np.array([1, 6, 2, 0, 2, 1]), 2).tolist()
+    [1, 0, 1, 1, 1, 1]
+    """
+    if num_bins < 1:
+        raise ValueError(f"there must be at least one bin, but num_bins is {num_bins}")
+    order = np.argsort(-frequencies_L.astype(np.int64), kind="stable")
+    falling = frequencies_L[order].astype(np.int64)
+    before = np.cumsum(falling) - falling
+    total = int(falling.sum())
+    bins_L = np.empty(len(frequencies_L), dtype=np.int64)
+    # Whole numbers: a cut falls on the same label on every machine. Unseen labels begin at the very end.
+    bins_L[order] = np.minimum(num_bins * before // max(total, 1), num_bins - 1)
+    bins_L[frequencies_L == 0] = num_bins - 1
+    return bins_L
+
+
+def frequency_classes(frequencies_L: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Head (0): more than 100 train texts; torso (1): 10 to 100; tail (2): fewer than 10, also none.
+
+    >>> frequency_classes(np.array([101, 100, 10, 9, 0])).tolist()
+    [0, 1, 1, 2, 2]
+    """
+    return (frequencies_L <= HEAD_ABOVE).astype(np.int64) + (frequencies_L < TAIL_BELOW)
+
+
+def contributions(
+    groups_L: NDArray[np.int64],
+    names: Sequence[str],
+    frequencies_L: NDArray[np.integer[Any]],
+    label_hits_L: NDArray[np.integer[Any]],
+    k: int,
+    num_texts: int,
+) -> list[Bin]:
+    """What each group of labels contributes to P@k.
+
+    Formula: contribution of a group = 100 (hits on its labels in the first k places) / (k N).
+
+    Args:
+        groups_L: group of each label.
+        names: name of each group.
+        frequencies_L: number of train texts of each label.
+        label_hits_L: number of hits on each label in the first k places.
+        k: number of places.
+        num_texts: N, number of texts.
+
+    Two texts, k = 1: one hit on the frequent label, none on the others, so P@1 = 50 comes from the first group.
+
+    >>> first, second = contributions(np.array([0, 1, 1]), ["1", "2"], np.array([8, 2, 1]), np.array([1, 0, 0]), 1, 2)
+    >>> first
+    Bin(name='1', num_labels=1, mean_frequency=8.0, num_hits=1, contribution=50.0)
+    >>> second.num_labels, second.mean_frequency, second.contribution
+    (2, 1.5, 0.0)
+    """
+    sizes = np.bincount(groups_L, minlength=len(names))
+    volumes = np.bincount(groups_L, weights=frequencies_L, minlength=len(names))
+    num_hits = np.bincount(groups_L, weights=label_hits_L, minlength=len(names))
+    return [
+        Bin(name, int(size), float(volume / max(size, 1)), int(found), float(100 * found / (k * num_texts)))
+        for name, size, volume, found in zip(names, sizes, volumes, num_hits, strict=True)
+    ]

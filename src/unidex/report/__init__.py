@@ -1,0 +1,1 @@
+"""Tables and pictures from numbers that others computed."""
