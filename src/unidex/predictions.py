@@ -78,7 +78,7 @@ def _from_matrix(file: Path, num_rows: int, num_labels: int, k: int | None) -> T
         )
     counts_N = np.diff(scores_NL.indptr)
     ids = scores_NL.indices.astype(np.int64)
-    _check_once(ids, counts_N, num_labels, file, first_line=None)
+    _check_once(ids, counts_N, num_labels, file, has_lines=False)
     return _ranked(ids, scores_NL.data.astype(np.float64), counts_N, k)
 
 
@@ -104,7 +104,7 @@ def _from_ids(file: Path, num_rows: int, num_labels: int, k: int | None) -> TopK
     filled_NK = ids_NK != PADDING if ids_NK.dtype.kind == "i" else np.ones(ids_NK.shape, dtype=bool)
     counts_N = filled_NK.sum(axis=1)
     ids = ids_NK[filled_NK].astype(np.int64)
-    _check_once(ids, counts_N, num_labels, file, first_line=None)
+    _check_once(ids, counts_N, num_labels, file, has_lines=False)
     # All -1 at the end of every row still says how many places the system was asked for.
     width = ids_NK.shape[1] if k is None else min(k, ids_NK.shape[1])
     return _ranked(ids, _by_order(counts_N), counts_N, k).first(width)
@@ -140,7 +140,7 @@ def _from_json(file: Path, num_rows: int, labels: Labels, k: int | None) -> TopK
     if len(counts) != num_rows:
         raise DataError(_wrong_number(num_rows, len(counts)), file=file, line=max(len(counts), 1))
     flat_ids, counts_N = np.array(ids, dtype=np.int64), np.array(counts, dtype=np.int64)
-    _check_once(flat_ids, counts_N, len(labels), file, first_line=1)
+    _check_once(flat_ids, counts_N, len(labels), file, has_lines=True)
     return _ranked(flat_ids, np.array(scores, dtype=np.float64), counts_N, k)
 
 
@@ -226,19 +226,17 @@ def _not_a_label(num_labels: int, label: int, place: str = "") -> str:
     return f"a label id must be from 0 to {num_labels - 1}, but is {quoted(label)}{place}; is this another data set?"
 
 
-def _check_once(
-    ids: NDArray[np.int64], counts_N: NDArray[Any], num_labels: int, file: Path, first_line: int | None
-) -> None:
+def _check_once(ids: NDArray[np.int64], counts_N: NDArray[Any], num_labels: int, file: Path, has_lines: bool) -> None:
     """A text's labels must differ; the rows of a file with lines stand one a line."""
     keys = np.sort(np.repeat(np.arange(len(counts_N), dtype=np.int64), counts_N) * num_labels + ids)
     twice = keys[1:] == keys[:-1]
     if twice.any():
         row, label = divmod(int(keys[np.argmax(twice)]), num_labels)
-        place = f" in row {row}" if first_line is None else ""
+        place = "" if has_lines else f" in row {row}"
         raise DataError(
             f"a label must be predicted at most once for a text, but label {label} comes twice{place}",
             file=file,
-            line=None if first_line is None else row + first_line,
+            line=row + 1 if has_lines else None,
         )
 
 

@@ -48,7 +48,7 @@ def frequency_bins(frequencies_L: NDArray[np.integer[Any]], num_bins: int = 5) -
         frequencies_L [L], result [L].
 
     References:
-        The quantile analysis of Dahiya et al.: NGAME, WSDM 2023.
+        The quantile analysis of pyxclib, github.com/kunaldahiya/pyxclib.
 
     Frequencies 6, 2, 2, 1, 1 are 12 together. In two bins of 6, the first label fills one, the others begin behind it:
 

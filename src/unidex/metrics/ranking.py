@@ -58,7 +58,7 @@ def precision(gains_NK: Gains, k: int) -> NDArray[np.float64]:
         gains_NK [N, K], result [N].
 
     References:
-        Bhatia et al.: The Extreme Classification Repository, 2016, "Performance metrics".
+        Bhatia et al.: The Extreme Classification Repository, 2016.
 
     Hits at places 1 and 3 of three, k = 3: (1 + 0 + 1) / 3. The second list has one place, k = 3: 1 / 3.
 
@@ -102,7 +102,7 @@ def ndcg(gains_NK: Gains, num_positives_N: NDArray[np.integer[Any]], k: int) -> 
         gains_NK [N, K], num_positives_N [N], result [N].
 
     References:
-        Järvelin, Kekäläinen: Cumulated gain-based evaluation of IR techniques. TOIS 20(4), 2002; the normaliser
+        Jarvelin, Kekalainen: Cumulated gain-based evaluation of IR techniques. TOIS 20(4), 2002; the normaliser
         min(k, n) as in the Extreme Classification Repository.
 
     Relations:
@@ -115,7 +115,8 @@ def ndcg(gains_NK: Gains, num_positives_N: NDArray[np.integer[Any]], k: int) -> 
     [0.9197]
     """
     at_least_one(k)
-    firsts_N = np.minimum(num_positives_N, k)
+    # int64, because k may be larger than what the index type of a sparse matrix holds.
+    firsts_N = np.minimum(num_positives_N.astype(np.int64), k)
     # Tables only as long as a place or a positive can be: k itself may be any number.
     num_places = min(k, gains_NK.shape[1])
     length = max(num_places, int(firsts_N.max(initial=1)))
