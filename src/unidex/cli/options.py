@@ -95,7 +95,7 @@ def _columns(given: list[str] | None) -> dict[str, str]:
     columns = {}
     for item in given or ():
         role, equals, name = item.partition("=")
-        if not equals or not name:
+        if not equals:
             raise DataError(f"--column must be ROLE=NAME, such as text=title, but is {item!r}")
         columns[role] = name
     return columns

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.data.texts import Texts
+from unidex.data.texts import Texts, row_numbers
 from unidex.errors import DataError, quoted
 
 
@@ -71,14 +71,14 @@ class Split:
         uids: Texts | None = None,
         features: sparse.csr_array | None = None,
     ) -> Split:
-        """A split in canonical form: pairs sorted, duplicates merged by the larger relevance, zeros left out."""
+        """A split in canonical form: pairs sorted, duplicates merged by the larger value, zeros left out."""
         none = sparse.csr_array(positives.shape, dtype=bool)
         return cls(
             texts,
             canonical(positives, np.float32),
-            none if filter_pairs is None else canonical(filter_pairs, np.bool_),
+            canonical(none if filter_pairs is None else filter_pairs, np.bool_),
             uids,
-            features,
+            None if features is None else canonical(features, np.float32),
         )
 
     @classmethod
@@ -90,16 +90,13 @@ class Split:
         return len(self.texts)
 
     def take(self, rows: Sequence[int] | NDArray[np.integer[Any]] | slice) -> Split:
-        """The split of these rows only, in this order."""
-        if isinstance(rows, slice):
-            rows = np.arange(len(self))[rows]
-        rows = np.asarray(rows, dtype=np.int64)
+        """The split of these rows only, in this order; a slice of neighbouring rows shares the memory."""
         return Split(
             self.texts.take(rows),
-            _frozen(self.positives[rows]),
-            _frozen(self.filter_pairs[rows]),
+            _taken(self.positives, rows),
+            _taken(self.filter_pairs, rows),
             None if self.uids is None else self.uids.take(rows),
-            None if self.features is None else self.features[rows],
+            None if self.features is None else _taken(self.features, rows),
         )
 
 
@@ -172,7 +169,7 @@ def canonical(pairs: sparse.csr_array, dtype: type[np.generic]) -> sparse.csr_ar
     starts = pairs.indptr[:-1]
     ascending[starts[starts < pairs.nnz]] = True
     if ascending.all() and pairs.data.all():
-        arrays = (pairs.data.astype(dtype), pairs.indices.copy(), pairs.indptr.copy())
+        arrays = (_own(pairs.data, dtype), _own(pairs.indices), _own(pairs.indptr))
         return _frozen(sparse.csr_array(arrays, shape=pairs.shape))
     coo = pairs.tocoo()
     kept = coo.data != 0
@@ -185,6 +182,22 @@ def canonical(pairs: sparse.csr_array, dtype: type[np.generic]) -> sparse.csr_ar
         rows, columns, values = rows[first], columns[first], values[first]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=pairs.shape[0]))])
     return _frozen(sparse.csr_array((values, columns, indptr), shape=pairs.shape))
+
+
+def _own(array: NDArray[Any], dtype: type[np.generic] | None = None) -> NDArray[Any]:
+    """A copy, so that nobody else can write into it; what nobody can write into (a mapped file) is taken as it is."""
+    return array.astype(dtype or array.dtype, copy=array.flags.writeable)
+
+
+def _taken(matrix: sparse.csr_array, rows: Any) -> sparse.csr_array:
+    """These rows; neighbours are views of the same pairs."""
+    if not isinstance(rows, slice) or rows.step not in (None, 1):
+        return _frozen(matrix[np.arange(matrix.shape[0])[rows] if isinstance(rows, slice) else row_numbers(rows)])
+    start, stop, _ = rows.indices(matrix.shape[0])
+    ends = matrix.indptr[start : max(start, stop) + 1]
+    pairs = slice(ends[0], ends[-1])
+    arrays = (matrix.data[pairs], matrix.indices[pairs], ends - ends[0])
+    return _frozen(sparse.csr_array(arrays, shape=(len(ends) - 1, matrix.shape[1])))
 
 
 def _frozen(matrix: sparse.csr_array) -> sparse.csr_array:
@@ -218,6 +231,8 @@ def _check_split(split: Split, what: str, num_labels: int) -> None:
             )
         if matrix.nnz and not 0 <= int(matrix.indices.min()) <= int(matrix.indices.max()) < num_labels:
             raise DataError(f"label ids in {name} of {what} must be from 0 to {num_labels - 1}")
+        if not matrix.has_canonical_format or matrix.data.flags.writeable:
+            raise DataError(f"{name} of {what} must be sorted, without repeats and read-only; make them with Split.of")
     values = split.positives.data
     if len(values) and not bool(np.all((values > 0) & np.isfinite(values))):
         worst = values[~((values > 0) & np.isfinite(values))][0]

@@ -33,9 +33,9 @@ class Texts(Sequence[str]):
         ends: NDArray[np.int64],
         title_bytes: NDArray[np.int32] | None = None,
     ) -> None:
-        self._block = block
+        self._block = _frozen(block)
         self._distinct = False
-        self._view = memoryview(block)  # type: ignore[arg-type]  # an array is a buffer
+        self._view = memoryview(self._block)  # type: ignore[arg-type]  # an array is a buffer
         self._starts = _frozen(starts)
         self._ends = _frozen(ends)
         self._title_bytes = None if title_bytes is None else _frozen(title_bytes)
@@ -50,9 +50,19 @@ class Texts(Sequence[str]):
     @classmethod
     def of_uids(cls, uids: list[str]) -> Texts:
         """Pack names and look for repeats while they are strings still; ``first_repeat`` then knows."""
-        packed = cls.of(uids)
-        packed._distinct = _first_repeat(uids) is None
-        return packed
+        packer = UidPacker()
+        packer.add(uids)
+        return packer.texts()
+
+    @classmethod
+    def blank(cls, count: int) -> Texts:
+        """Empty texts; a billion of them take no memory.
+
+        >>> list(Texts.blank(2))
+        ['', '']
+        """
+        zeros: NDArray[np.int64] = np.broadcast_to(np.zeros((), dtype=np.int64), (count,))
+        return cls(np.empty(0, dtype=np.uint8), zeros, zeros)
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -64,12 +74,18 @@ class Texts(Sequence[str]):
     def __getitem__(self, at: int | slice) -> str | Texts:
         if isinstance(at, slice):
             return self._pick(at)
-        return str(self._view[self._starts[at] : self._ends[at]], "utf-8")
+        try:
+            return str(self._view[self._starts[at] : self._ends[at]], "utf-8")
+        except UnicodeDecodeError:
+            raise self._damaged() from None
 
     def __iter__(self) -> Iterator[str]:
         view = self._view
-        for start, end in zip(self._starts.tolist(), self._ends.tolist(), strict=True):
-            yield str(view[start:end], "utf-8")
+        try:
+            for start, end in zip(self._starts.tolist(), self._ends.tolist(), strict=True):
+                yield str(view[start:end], "utf-8")
+        except UnicodeDecodeError:
+            raise self._damaged() from None
 
     def __repr__(self) -> str:
         return f"Texts({len(self)} texts, {self.num_bytes} bytes)"
@@ -78,9 +94,14 @@ class Texts(Sequence[str]):
         titles = None if self._title_bytes is None else self._title_bytes[rows]
         return Texts(self._block, self._starts[rows], self._ends[rows], titles)
 
-    def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Texts:
+    def _damaged(self) -> DataError:
+        # Only texts that are mapped from a file can be other than UTF-8: all others were strings once.
+        file = getattr(self._block, "filename", None)
+        return DataError("saved texts must be UTF-8, but are damaged; convert the data set again", file=file)
+
+    def take(self, rows: Sequence[int] | NDArray[np.integer[Any]] | slice) -> Texts:
         """The texts of these rows, in this order; no text is copied."""
-        return self._pick(np.asarray(rows, dtype=np.int64))
+        return self._pick(rows if isinstance(rows, slice) else row_numbers(rows))
 
     @property
     def num_bytes(self) -> int:
@@ -119,10 +140,13 @@ class Texts(Sequence[str]):
             return
         view = self._view
         rows = zip(self._starts.tolist(), self._ends.tolist(), self._title_bytes.tolist(), strict=True)
-        for start, end, title in rows:
-            # The joining space stands only between two parts that are not empty.
-            content = start + title + (1 if title and start + title < end else 0)
-            yield str(view[start : start + title], "utf-8"), str(view[content:end], "utf-8")
+        try:
+            for start, end, title in rows:
+                # The joining space stands only between two parts that are not empty.
+                content = start + title + (1 if title and start + title < end else 0)
+                yield str(view[start : start + title], "utf-8"), str(view[content:end], "utf-8")
+        except UnicodeDecodeError:
+            raise self._damaged() from None
 
     def save(self, file: Path) -> None:
         """Write ``file``.bytes.npy, .ends.npy and, where titles are known, .titles.npy; texts packed end to end."""
@@ -143,26 +167,29 @@ class Texts(Sequence[str]):
         np.save(_part(file, "bytes"), packed)
 
     @classmethod
-    def load(cls, file: Path, *, in_memory: bool = False) -> Texts:
-        """Read what ``save`` wrote, mapped from disk unless ``in_memory``."""
-        try:
-            block = np.load(_part(file, "bytes"), mmap_mode=None if in_memory else "r", allow_pickle=False)
-            ends = np.load(_part(file, "ends"), allow_pickle=False)
-            titles_file = _part(file, "titles")
-            titles = np.load(titles_file, allow_pickle=False) if titles_file.exists() else None
-        except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"saved texts cannot be read ({error}); write them again", file=file) from None
-        if (
-            block.dtype != np.uint8
-            or block.ndim != 1
-            or ends.dtype != np.int64
-            or ends.ndim != 1
-            or (len(ends) > 0 and (ends[0] < 0 or ends[-1] != len(block) or bool(np.any(np.diff(ends) < 0))))
-            or (titles is not None and (titles.dtype != np.int32 or titles.shape != ends.shape))
-        ):
-            raise DataError("saved texts are damaged: ends must ascend to the size of the block; write anew", file=file)
+    def load(cls, file: Path, *, in_memory: bool = False, distinct: bool = False) -> Texts:
+        """Read what ``save`` wrote, mapped from disk unless ``in_memory``.
+
+        ``distinct`` says that the texts were uids when they were written: to look for repeats would read them all.
+        """
+        block = load_array(_part(file, "bytes"), np.uint8, in_memory=in_memory)
+        ends = load_array(_part(file, "ends"), np.int64, in_memory=True)
+        titles_file = _part(file, "titles")
+        titles = load_array(titles_file, np.int32, in_memory=True) if titles_file.exists() else None
         starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]]) if len(ends) else ends
-        return cls(block, starts, ends, titles)
+        if (len(ends) and ends[-1] != len(block)) or bool(np.any(ends < starts)):
+            raise DataError(
+                "ends of saved texts must ascend to the size of the block, but do not; convert the data set again",
+                file=_part(file, "ends"),
+            )
+        if titles is not None and (titles.shape != ends.shape or bool(np.any((titles < 0) | (titles > ends - starts)))):
+            raise DataError(
+                "titles of saved texts must be parts of the texts, but are not; convert the data set again",
+                file=titles_file,
+            )
+        texts = cls(block, starts, ends, titles)
+        texts._distinct = distinct
+        return texts
 
 
 class Packer:
@@ -175,8 +202,8 @@ class Packer:
 
     def add(self, texts: Sequence[str]) -> None:
         """Append plain texts."""
-        lengths = _byte_lengths(texts)
-        self._append(texts, lengths, lengths)
+        lengths = self._append(texts)
+        self._titles.append(lengths.astype(np.int32))
 
     def add_pairs(self, titles: Sequence[str], contents: Sequence[str]) -> None:
         """Append texts joined from titles and contents by one space; an empty part brings no space."""
@@ -185,15 +212,18 @@ class Packer:
             return
         pairs = zip(titles, contents, strict=True)
         joined = [f"{title} {content}" if title and content else title or content for title, content in pairs]
-        self._append(joined, _byte_lengths(joined), _byte_lengths(titles))
+        self._append(joined)
+        self._titles.append(_byte_lengths(titles, ascii_only="".join(titles).isascii()).astype(np.int32))
 
-    def _append(self, texts: Sequence[str], lengths: NDArray[np.int64], title_bytes: NDArray[np.int64]) -> None:
+    def _append(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        block = "".join(texts)
         try:
-            self._pieces.append("".join(texts).encode())
+            self._pieces.append(block.encode())
         except UnicodeEncodeError:
             raise DataError("a text must be Unicode, but one has half a surrogate pair; mend its escapes") from None
+        lengths = _byte_lengths(texts, ascii_only=block.isascii())
         self._lengths.append(lengths)
-        self._titles.append(title_bytes.astype(np.int32))
+        return lengths
 
     def texts(self) -> Texts:
         """All that was added."""
@@ -205,12 +235,62 @@ class Packer:
         return Texts(block, ends - lengths, ends, titles if joined else None)
 
 
-def _byte_lengths(texts: Sequence[str]) -> NDArray[np.int64]:
+class UidPacker(Packer):
+    """Collects uids and, while they are strings still, their hashes: no two of them equal, then no two uids are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hashes: list[NDArray[np.int64]] = []
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Append uids."""
+        super().add(texts)
+        self._hashes.append(np.fromiter(map(hash, texts), dtype=np.int64, count=len(texts)))
+
+    def texts(self) -> Texts:
+        """All that was added."""
+        packed = super().texts()
+        hashes = np.sort(np.concatenate(self._hashes)) if self._hashes else np.empty(0, dtype=np.int64)
+        packed._distinct = not bool(np.any(hashes[1:] == hashes[:-1]))
+        return packed
+
+
+def row_numbers(rows: Any) -> NDArray[np.int64]:
+    """Rows as whole numbers. A mask must not pass for the rows 0 and 1.
+
+    >>> row_numbers([2, 0]), row_numbers(np.array([False, True]))
+    (array([2, 0]), array([1]))
+    """
+    found = np.asarray(rows)
+    if found.dtype == bool:
+        return np.flatnonzero(found)
+    if found.size and found.dtype.kind not in "iu":
+        raise TypeError(f"rows must be whole numbers or a mask, but are {found.dtype}")
+    return found.astype(np.int64)
+
+
+def load_array(file: Path, dtype: type[np.generic], *, in_memory: bool = False) -> NDArray[Any]:
+    """A list of numbers that numpy.save wrote, mapped from disk unless ``in_memory``."""
+    try:
+        array = np.load(file, mmap_mode=None if in_memory else "r", allow_pickle=False)
+    # A damaged file fails in many ways inside its header; all mean the same to the user.
+    except Exception as error:
+        raise DataError(f"a saved array cannot be read ({error}); convert the data set again", file=file) from None
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1:
+        found = f"{array.dtype} of {array.ndim} axes" if isinstance(array, np.ndarray) else "an archive"
+        raise DataError(
+            f"a saved array must be a list of {np.dtype(dtype)}, but is {found}; convert the data set again", file=file
+        )
+    return array
+
+
+def _byte_lengths(texts: Sequence[str], *, ascii_only: bool) -> NDArray[np.int64]:
     # An ASCII string knows its bytes; only the others are encoded to be measured.
     sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    ascii_only = np.fromiter(map(str.isascii, texts), dtype=bool, count=len(texts))
-    for row in np.flatnonzero(~ascii_only).tolist():
-        sizes[row] = len(texts[row].encode("utf-8", "surrogatepass"))
+    if not ascii_only:
+        is_ascii = np.fromiter(map(str.isascii, texts), dtype=bool, count=len(texts))
+        for row in np.flatnonzero(~is_ascii).tolist():
+            sizes[row] = len(texts[row].encode("utf-8", "surrogatepass"))
     return sizes
 
 

@@ -79,7 +79,8 @@ def read(source: str | Path, options: ReadOptions | None = None) -> Dataset:
     path = Path(source)
     if not path.exists():
         raise DataError(f"a data set must be a folder, a file or {BUILT_IN!r}, but this does not exist", file=path)
-    name = options.format or detect(path)
+    # Columns can only be meant for a table, whatever else the file might look like.
+    name = options.format or ("table" if options.columns else detect(path))
     if name not in _READERS:
         name = {"jsonl": "table", "csv": "table", "tsv": "table", "parquet": "table"}.get(name, name)
     if name not in _READERS:

@@ -1,26 +1,24 @@
 """Tables with a column of texts and a column of labels: CSV, TSV, JSON lines (each also gzipped) and Parquet.
 
-A data set is one file, or a folder with a table ``train`` (or trn, training), and where they exist ``test`` (or tst) and
-``labels`` (or lbl, label). A table of labels has the columns uid and text; without one, a label is its own text. Without
-a table of test texts, a seeded share of the rows becomes test. An empty ``test.jsonl`` in a folder is not that: it says
-that there are no test texts. A folder may also hold filter pairs, filter_labels_train.txt and filter_labels_test.txt.
+A data set is one file, or a folder with a table ``train`` (or trn, training) and, where they exist, ``test`` (or tst)
+and ``labels`` (or lbl, label). A table of labels has the columns uid and text; without one, a label is its own text.
+Without a table of test texts, a seeded share of the rows becomes test. An empty ``test.jsonl`` in a folder is not that:
+it says that there are no test texts. A folder may hold filter pairs: filter_labels_train.txt, filter_labels_test.txt.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from unidex.data.dataset import Dataset, Split, split_rows
+from unidex.data.dataset import Dataset
+from unidex.data.formats.assembling import Source, Sources, assemble
 from unidex.data.formats.cells import guess
 from unidex.data.formats.columns import text_columns
-from unidex.data.formats.numbering import Numbering
-from unidex.data.formats.table_files import Table, kind_of, open_table, stem_of
-from unidex.data.formats.table_rows import Rows, read_labels, string_cells
+from unidex.data.formats.table_files import kind_of, open_table, stem_of
+from unidex.data.formats.table_rows import string_cells
 from unidex.data.options import ReadOptions
-from unidex.data.reading import read_filter_pairs
 from unidex.errors import DataError, listed
 
 NAME = "table"
@@ -29,16 +27,6 @@ _logger = logging.getLogger(__name__)
 _TRAIN = ("train", "trn", "training")
 _TEST = ("test", "tst")
 _LABELS = ("labels", "lbl", "label")
-
-
-@dataclass(frozen=True)
-class Files:
-    """The files of a data set of tables; ``folder`` is where its filter pairs are, if anywhere."""
-
-    train: Path
-    test: Path | None
-    labels: Path | None
-    folder: Path | None
 
 
 def detects(path: Path) -> bool:
@@ -53,18 +41,60 @@ def detects(path: Path) -> bool:
 
 def read(path: Path, options: ReadOptions) -> Dataset:
     """Read one table, or a folder of tables."""
-    files = _locate(path, options)
-    train, test = _opened(files.train, files.folder), _opened(files.test, files.folder)
-    return read_tables(path.resolve().name if path.is_dir() else stem_of(path), files, train, test, options)
-
-
-def read_tables(name: str, files: Files, train: Table | None, test: Table | None, options: ReadOptions) -> Dataset:
-    """A data set of these tables; None is a table without rows, if the file for it exists."""
-    tables = [table for table in (train, test) if table is not None]
-    columns = {id(table): text_columns(table.names, options.columns, options.text, table.file) for table in tables}
-    for table in tables:
-        _logger.info("%s: columns %s", table.file, columns[id(table)])
-    cell = guess(
-        chain.from_iterable(string_cells(table, columns[id(table)]["labels"]) for table in tables), options.separator
+    if not path.exists():
+        raise DataError("the file or folder must exist, but does not", file=path)
+    folder = path if path.is_dir() else None
+    train, test, labels = path, options.test, options.labels
+    if folder is not None:
+        found = _find(folder, _TRAIN)
+        if found is None:
+            raise DataError("a folder of tables must hold train.csv, .tsv, .jsonl or .parquet, but does not", file=path)
+        train = found
+        test = test or _find(folder, _TEST)
+        labels = labels or _find(folder, _LABELS)
+    sources = Sources(
+        train=_source(train, options),
+        # An empty test file says that there are no test texts.
+        test=None if test is None or _is_empty(test, folder) else _source(test, options),
+        labels=labels,
+        has_test=test is not None,
+        filters=folder,
     )
-    return assembled(name, files, [(table, columns[id(table)]) for table in tables], cell, options)
+    strings = (
+        string_cells(source.table, source.columns["labels"])
+        for source in (sources.train, sources.test)
+        if source is not None
+    )
+    cell = guess(chain.from_iterable(strings), options.separator)
+    name = stem_of(path) if folder is None else path.resolve().name
+    return assemble(name, path, sources, cell, options)
+
+
+def _is_empty(file: Path, folder: Path | None) -> bool:
+    return file.parent == folder and kind_of(file) == "json" and file.is_file() and file.stat().st_size == 0
+
+
+def _source(file: Path, options: ReadOptions) -> Source:
+    table = open_table(file)
+    columns = text_columns(table.names, options.columns, options.text, file)
+    _logger.info("%s: columns are %s", file, ", ".join(f"{role}={name}" for role, name in columns.items()))
+    return Source(table, columns)
+
+
+def _find(folder: Path, stems: tuple[str, ...]) -> Path | None:
+    files = _candidates(folder, stems)
+    if len(files) > 1:
+        raise DataError(
+            f"a folder must hold one table {stems[0]}, but has {listed(file.name for file in files)}; "
+            "take all but one away",
+            file=folder,
+        )
+    return files[0] if files else None
+
+
+def _candidates(folder: Path, stems: tuple[str, ...]) -> list[Path]:
+    return [
+        file
+        for file in sorted(folder.iterdir())
+        if stem_of(file).lower() in stems and kind_of(file) is not None and file.is_file()
+    ]

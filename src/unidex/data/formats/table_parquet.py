@@ -61,7 +61,10 @@ class ParquetTable:
             values = self._cells(column.flatten())
             lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
             ends = lengths.cumsum().tolist()
-            return [values[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+            lists: list[Any] = [values[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+            if column.null_count:
+                lists = [cell if valid else None for cell, valid in zip(lists, column.is_valid(), strict=True)]
+            return lists
         if column.null_count and not _is_text(types, column.type):
             found: list[Any] = column.to_pylist()
         else:

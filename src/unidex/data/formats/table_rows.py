@@ -132,7 +132,7 @@ def _uids(cells: list[str | int | None], table: Table, first_row: int) -> Iterat
             file=table.file,
             line=table.line(first_row + cells.index(None)),
         )
-    return map(name_of, cells) if int in set(map(type, cells)) else iter(cells)  # type: ignore[arg-type,return-value]
+    return map(name_of, cells) if int in set(map(type, cells)) else iter(cells)  # type: ignore[arg-type]
 
 
 def _distinct(uids: list[str], table: Table) -> Texts:

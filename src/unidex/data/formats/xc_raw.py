@@ -185,7 +185,7 @@ def _decoded_rows(file: Path, row_type: type[Any]) -> Iterator[tuple[int, list[A
     for first_line, block in chunks(file):
         try:
             rows = decoder.decode_lines(block)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             rows = []
         # Blank lines are skipped by the decoder, but the line is the number of the row.
         if len(rows) != block.count(b"\n") + (not block.endswith(b"\n")):
@@ -198,7 +198,7 @@ def _explain(decode: Callable[[bytes], Any], block: bytes, file: Path, first_lin
     for line, row in enumerate(block.split(b"\n"), first_line):
         try:
             decode(row)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             decoded(row, file, line)
             why = "the line is blank" if not row.strip() else str(error)
             raise DataError(f"a line must be a JSON object of this format, but: {why}", file=file, line=line) from None

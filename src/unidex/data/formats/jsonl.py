@@ -1,0 +1,103 @@
+"""JSON lines as we write them: train.jsonl, test.jsonl and labels.jsonl, one object a line.
+
+A text has text (or title and content), labels (uids of labels), and where they exist uid and relevance. A label has uid
+and text (or title and content). Reading is that of tables. Where there are no test texts, test.jsonl is an empty file,
+which says that nothing is to be split off from train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.data.dataset import Dataset, Split
+from unidex.data.formats import table
+from unidex.data.options import ReadOptions
+from unidex.data.reading import write_filter_pairs
+from unidex.data.texts import Texts
+from unidex.errors import DataError
+
+NAME = "jsonl"
+_ROWS = 8192
+
+
+def detects(path: Path) -> bool:
+    """A folder with train.jsonl."""
+    try:
+        return (path / "train.jsonl").is_file()
+    except OSError:
+        return False
+
+
+def read(path: Path, options: ReadOptions) -> Dataset:
+    """Read a folder of this form, as tables are read."""
+    return table.read(path, options)
+
+
+def write(dataset: Dataset, folder: Path) -> None:
+    """Write train.jsonl, test.jsonl, labels.jsonl and, where there are pairs, the filter files."""
+    uids = [dataset.labels.uid(label) for label in range(dataset.num_labels)]
+    _write_lines(folder / "labels.jsonl", _label_rows(uids, dataset.labels.texts))
+    for name, split in (("train", dataset.train), ("test", dataset.test)):
+        if split.features is not None and len(split) and split.texts.num_bytes == 0:
+            raise DataError(
+                f"JSON lines hold texts, but {name} has features and no texts; convert it to a format with features"
+            )
+        _write_lines(folder / f"{name}.jsonl", _text_rows(split, uids))
+        if split.filter_pairs.nnz:
+            write_filter_pairs(folder / f"filter_labels_{name}.txt", split.filter_pairs)
+
+
+def _label_rows(uids: list[str], texts: Texts) -> Iterator[dict[str, Any]]:
+    return ({"uid": uid} | parts for uid, parts in zip(uids, _parts(texts), strict=True))
+
+
+def _text_rows(split: Split, label_uids: list[str]) -> Iterator[dict[str, Any]]:
+    parts = _parts(split.texts)
+    if split.uids is not None:
+        parts = ({"uid": uid} | part for uid, part in zip(split.uids, parts, strict=True))
+    graded = bool(np.any(split.positives.data != 1))
+    ends = split.positives.indptr
+    for first in range(0, len(split), _ROWS):
+        # Pairs become Python numbers a block at a time: one by one is slow, all at once takes much memory.
+        block = ends[first : first + _ROWS + 1]
+        pairs = slice(block[0], block[-1])
+        uids = [label_uids[label] for label in split.positives.indices[pairs].tolist()]
+        relevance = short_numbers(split.positives.data[pairs]) if graded else []
+        places = (block - block[0]).tolist()
+        for start, end in pairwise(places):
+            line: dict[str, Any] = next(parts) | {"labels": uids[start:end]}
+            if graded:
+                line["relevance"] = relevance[start:end]
+            yield line
+
+
+def _parts(texts: Texts) -> Iterator[dict[str, str]]:
+    """Each text as ``text``; as ``title`` and ``content`` where one text at least has a content of its own."""
+    if any(content for _, content in texts.fields()):
+        return ({"title": title, "content": content} for title, content in texts.fields())
+    return ({"text": text} for text in texts)
+
+
+def short_numbers(values: NDArray[np.float32]) -> list[float]:
+    """Numbers that are written short and read back as the same float32.
+
+    >>> short_numbers(np.array([0.1, 1], dtype=np.float32))
+    [0.1, 1.0]
+    """
+    short = values.astype(str).astype(np.float64)
+    exact: list[float] = np.where(short.astype(np.float32) == values, short, values.astype(np.float64)).tolist()
+    return exact
+
+
+def _write_lines(file: Path, rows: Iterator[dict[str, Any]]) -> None:
+    encode_lines = msgspec.json.Encoder().encode_lines
+    with file.open("wb") as out:
+        while batch := list(islice(rows, _ROWS)):
+            out.write(encode_lines(batch))
