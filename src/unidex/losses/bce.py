@@ -69,7 +69,8 @@ def bce(
     scores_BP[targets.ignored_rows, targets.ignored_columns] = -torch.inf
     size = max(1, BLOCK // scores_BP.shape[1])
     value = (factors_M * (targets_M * _softplus(-positives_M) + (1 - targets_M) * _softplus(positives_M))).sum()
-    for block_bP, factors_b in zip(scores_BP.split(size), factors_B.split(size), strict=True):
+    for start in range(0, scores_BP.shape[0], size):
+        block_bP, factors_b = scores_BP[start : start + size], factors_B[start : start + size]
         value = value + (_softplus(block_bP).sum(1) * factors_b).sum()
     scores_BP.sigmoid_().mul_(factors_B[:, None])
     scores_BP[rows, columns] = factors_M * (

@@ -16,7 +16,7 @@ class LossGrad(NamedTuple):
     """The value of a loss, a scalar tensor, and its gradient with respect to the scores."""
 
     value: Tensor
-    grad_BP: Tensor
+    gradient: Tensor
 
 
 class Loss(Protocol):
@@ -69,7 +69,7 @@ class _ClosedForm(torch.autograd.Function):
         return value
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad_value: Tensor) -> tuple[Tensor, None, None]:
         (grad_BP,) = ctx.saved_tensors
         # Not in place: the graph may be kept and gone back through again.

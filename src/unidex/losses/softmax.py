@@ -34,7 +34,7 @@ def decoupled_softmax(scores_BP: Tensor, targets: Targets) -> LossGrad:
         scores_BP: B x P scores; consumed, their memory holds the gradient afterwards.
         targets: the positive and ignored pairs.
 
-    References: DEXML (arXiv 2310.10636, section 4); UniDEC (arXiv 2405.03714).
+    References: DEXML (arXiv 2310.10636); UniDEC (arXiv 2405.03714).
 
     Relations: equals `supcon` and `softmax_one_positive` when no text has two positives in the pool. A text whose
     positives are all of its pool has nothing to learn: value and gradient 0.
@@ -89,16 +89,17 @@ def softmax_one_positive(
         targets: targets of 1 for the drawn positive of a text and 0 for its others, as `one_positive` gives them.
         others: what the other positives of a text are that happen to be in the pool.
 
-    References: DPR (arXiv 2004.04906, eq. 2) and ANCE count them as negatives; DEXML with sampled positives leaves
+    References: DPR (arXiv 2004.04906) and ANCE count them as negatives; DEXML with sampled positives leaves
     them out.
 
     Relations: "ignored" is `decoupled_softmax`, "negatives" is `supcon`, both on the drawn targets: a positive with
     the target 0 pulls nothing, and stands outside the denominator of the one and inside that of the other.
 
+    >>> from unidex.losses import one_positive
     >>> targets = one_positive(Targets.of([0, 0], [0, 1], shape=(1, 3)), torch.Generator().manual_seed(3))
-    >>> softmax_one_positive(torch.tensor([[2.0, 1.0, 1.0]]), targets).grad_BP
-    tensor([[-0.2689, -0.0000,  0.2689]])
-    >>> softmax_one_positive(torch.tensor([[2.0, 1.0, 1.0]]), targets, others="negatives").grad_BP
+    >>> softmax_one_positive(torch.tensor([[2.0, 1.0, 1.0]]), targets).gradient
+    tensor([[-0.2689,  0.0000,  0.2689]])
+    >>> softmax_one_positive(torch.tensor([[2.0, 1.0, 1.0]]), targets, others="negatives").gradient
     tensor([[-0.4239,  0.2119,  0.2119]])
     """
     if others not in ("ignored", "negatives"):
@@ -189,7 +190,7 @@ def _plain(scores_BP: Tensor, targets: Targets, form: Form) -> LossGrad:
     # log Z_i - s_ip from two differences to the row's highest: scores of 10,000 lose no digits to each other.
     gaps_M = sums_B.log()[rows] - (positives_M - highest_B[rows])
     values_M, pulls_M = form.terms(targets.shares(scores_BP.dtype), gaps_M)
-    scores_BP.mul_((pushes(pulls_M, rows, sums_B))[:, None])
+    scores_BP.mul_(pushes(pulls_M, rows, sums_B)[:, None])
     scores_BP[rows, columns] -= pulls_M
     return LossGrad(values_M.sum(), scores_BP)
 

@@ -26,7 +26,7 @@ from unidex.losses.softmax import (
 from unidex.losses.targets import Targets
 
 # A temporary of the fused form has at most this many numbers.
-BLOCK = 1 << 18
+BLOCK = 1 << 20
 
 
 def symmetric(
@@ -61,7 +61,7 @@ def symmetric(
 
     >>> value, gradient = symmetric(torch.tensor([[2.0, 1.0], [0.0, 1.0]]), Targets.of([0, 1], [0, 1], shape=(2, 2)))
     >>> value, gradient
-    (tensor(0.3517), tensor([[-0.0970,  0.1922],
+    (tensor(0.3616), tensor([[-0.0970,  0.1922],
                              [ 0.0970, -0.1922]]))
     """
     check_scores(scores_BP, targets)
@@ -84,13 +84,13 @@ def _two_passes(
     by_text = loss(copy_BP if log_q_P is None else correct_log_q(copy_BP, log_q_P), targets)
     by_label = loss(scores_BP.T, targets.transposed())
     value = text_to_label * by_text.value + (1 - text_to_label) * by_label.value
-    return LossGrad(value, scores_BP.mul_(1 - text_to_label).add_(by_text.grad_BP, alpha=text_to_label))
+    return LossGrad(value, scores_BP.mul_(1 - text_to_label).add_(by_text.gradient, alpha=text_to_label))
 
 
 def _fused(
     scores_BP: Tensor, targets: Targets, form: Form, text_to_label: float, log_q_P: Tensor | None
 ) -> LossGrad | None:
-    """One exponential for both directions: E_ip = exp(s_ip - top) gives both sums, and E_ip (u_i r_p + v_p) the gradient.
+    """One exponential for both directions: E_ip = exp(s_ip - top) gives both sums, E_ip (u_i r_p + v_p) the gradient.
 
     r_p = 1 / q_p, up to a constant, is the correction. None where one shift does not fit all anchors; the scores are
     then as they were.
@@ -128,11 +128,11 @@ def _fused(
     values_by_label_M, pulls_by_label_M = form.terms((1 - text_to_label) * transposed.shares(dtype), gaps_by_label_M)
     pushes_B = pushes(pulls_by_text_M, rows, sums_B)
     pushes_P = pushes(pulls_by_label_M, columns, sums_P)
-    # By blocks of rows, so that the factors are never a second B x P matrix.
+    # By blocks of rows, so that the factors take little memory however many texts and labels there are.
     size = max(1, BLOCK // scores_BP.shape[1])
-    for block_bP, pushes_b in zip(scores_BP.split(size), pushes_B.split(size), strict=True):
-        by_text_bP = pushes_b[:, None] if r_P is None else torch.outer(pushes_b, r_P)
-        block_bP.mul_(by_text_bP + pushes_P)
+    for start in range(0, scores_BP.shape[0], size):
+        pushes_b = pushes_B[start : start + size, None]
+        scores_BP[start : start + size].mul_((pushes_b if r_P is None else pushes_b * r_P) + pushes_P)
     scores_BP[rows, columns] -= pulls_by_text_M + pulls_by_label_M
     return LossGrad(values_by_text_M.sum() + values_by_label_M.sum(), scores_BP)
 

@@ -163,12 +163,11 @@ def _check(targets: Targets) -> None:
     if len(weights) and not bool(((weights > 0) & (weights <= 1)).all()):
         worst = weights[~((weights > 0) & (weights <= 1))][0].item()
         raise ValueError(f"a target must be in (0, 1], but one is {worst}; leave pairs that are not positive out")
-    pairs = torch.cat([targets.rows, targets.ignored_rows]) * num_labels + torch.cat(
-        [targets.columns, targets.ignored_columns]
-    )
-    kinds, counts = pairs.unique(return_counts=True)
-    if len(kinds) != len(pairs):
-        row, column = divmod(int(kinds[counts > 1][0]), num_labels)
+    rows = torch.cat([targets.rows, targets.ignored_rows])
+    pairs = (rows * num_labels + torch.cat([targets.columns, targets.ignored_columns])).sort().values
+    again = pairs[1:][pairs[1:] == pairs[:-1]]
+    if len(again):
+        row, column = divmod(int(again[0]), num_labels)
         raise ValueError(
             f"a pair must be named once, as positive or as ignored, but row {row}, column {column} comes again"
         )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from unidex.losses.gradient import LossGrad, check_scores
+from unidex.losses.softmax import finite_or_zero
 from unidex.losses.targets import Targets
 
 
@@ -36,7 +37,7 @@ def triplet(
         num_negatives: how many of the hardest negatives count.
         temperature: how strongly the hardest of them dominate.
 
-    References: NGAME (arXiv 2207.04452, section 3). Its code gives negatives that violate nothing a weight of
+    References: NGAME (arXiv 2207.04452). Its code gives negatives that violate nothing a weight of
     exp(0) in the normaliser of a, and divides by ``num_negatives`` once more; here they have no weight, and the
     weights of a positive add up to 1.
 
@@ -57,11 +58,12 @@ def triplet(
     scores_BP[targets.ignored_rows, targets.ignored_columns] = -torch.inf
     # A text with fewer negatives gets masked pairs too; at -inf they violate nothing.
     hardest_BK, places_BK = scores_BP.topk(min(num_negatives, scores_BP.shape[1]), dim=1, sorted=False)
-    hardest_MK = hardest_BK[rows]
-    hinges_MK = (hardest_MK - positives_M[:, None] + margin).clamp_min_(0)
+    hinges_MK = (hardest_BK[rows] - positives_M[:, None] + margin).clamp_min_(0)
+    # The difference before the division: where there are violators, the hardest negative is one of them.
+    logits_BK = (hardest_BK - finite_or_zero(hardest_BK.amax(1, keepdim=True))) / temperature
     # A positive without violators has no weights: softmax of nothing is not a number, so it is written as 0.
-    logits_MK = (hardest_MK / temperature).masked_fill_(hinges_MK == 0, -torch.inf)
-    weights_MK = torch.softmax(logits_MK, dim=1).masked_fill_(hinges_MK == 0, 0)
+    weights_MK = torch.softmax(logits_BK[rows].masked_fill_(hinges_MK == 0, -torch.inf), dim=1)
+    weights_MK.masked_fill_(hinges_MK == 0, 0)
     losses_M = (weights_MK * hinges_MK).sum(1)
     shares_M = targets.shares(scores_BP.dtype)
 
