@@ -1,0 +1,258 @@
+"""The sections of a recipe: every setting, its default and its meaning. The only place where a default is written.
+
+A recipe is a TOML file of these sections. What a user says with ``--set section.key=value`` goes over it. An unknown
+key is an error that names the nearest known one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from unidex.errors import ConfigError, listed, quoted
+
+LossName = Literal["decoupled-softmax", "supcon", "one-positive", "triplet", "bce"]
+
+
+class Section(BaseModel):
+    """A group of settings. Strict: no unknown key, no silent conversion."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Features(Section):
+    """What the bag encoder sees of a text."""
+
+    parts: bool = Field(True, description="pieces of identifiers (camelCase, snake_case) as further words")
+    bigrams: bool = Field(True, description="two words that stand side by side")
+    chars: bool = Field(False, description="character n-grams of words")
+    chars_min: int = Field(3, ge=2, description="shortest n-gram, the marks of word ends included")
+    chars_max: int = Field(5, ge=2, description="longest n-gram")
+    subwords: bool = Field(False, description="tokens of a subword tokenizer, trained on the data or given")
+    tokenizer: str = Field("", description="a tokenizer.json or a folder that holds one; empty to train one")
+    min_df: int = Field(2, ge=1, description="texts a feature must occur in to get a row of its own")
+    max_features: int = Field(500_000, ge=1, description="at most so many rows, the most frequent features first")
+    num_buckets: int = Field(0, ge=0, description="rows that rarer features share by hashing; 0 leaves them out")
+
+
+class Encoder(Section):
+    """How a text becomes a vector."""
+
+    kind: Literal["bag", "transformer"] = Field("bag", description="bag of feature vectors (CPU), or a transformer")
+    path: str = Field(
+        "",
+        description="transformer: a folder or a hub name; bag: a folder with token vectors to begin from, or "
+        "'wordllama' or 'minilm' for the weights inside those packages; empty for random vectors",
+    )
+    dim: int = Field(256, ge=1, description="dimension of the bag's vectors; a transformer brings its own")
+    dropout: float = Field(0.0, ge=0, lt=1, description="bag: share of a text's features left out in each step")
+    residual: bool = Field(True, description="bag: one residual layer behind the sum")
+    pooling: Literal["mean", "cls"] = Field("mean", description="transformer: how token vectors become one")
+    max_length: int = Field(32, ge=2, description="transformer: tokens of a text that are read")
+    gradient_checkpointing: bool = Field(False, description="transformer: recompute layers to save memory")
+    autocast: Literal["off", "bfloat16", "float16"] = Field("off", description="transformer: precision of its layers")
+
+
+class Heads(Section):
+    """What is scored: the dual encoder, the classifier, or both."""
+
+    dual: bool = Field(True, description="score a text with the vector of the label's text")
+    classifier: bool = Field(True, description="score a text with a free vector of the label")
+    dim: int = Field(256, ge=1, description="dimension of each head")
+    projection: bool = Field(True, description="tanh and linear layers of the paper before the scores")
+    dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the heads")
+    classifier_dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the classifier's vectors")
+    classifier_start: Literal["random", "zero", "label-text"] = Field(
+        "random", description="what classifiers begin from"
+    )
+    classifier_normalised: bool = Field(False, description="train the classifier on unit vectors, as it is searched")
+
+
+class Loss(Section):
+    """What is minimised."""
+
+    dual: LossName = Field("decoupled-softmax", description="loss of the dual encoder")
+    classifier: LossName = Field("decoupled-softmax", description="loss of the classifier")
+    classifier_bce: float = Field(0.0, ge=0, description="weight of an additional BCE on the classifier's scores")
+    text_to_label: float = Field(0.5, ge=0, le=1, description="1 - weight of the label-to-text direction; 1 is one-way")
+    dual_weight: float = Field(0.5, ge=0, le=1, description="weight of the dual encoder's loss beside the classifier's")
+    temperature: float = Field(1 / 18, gt=0, description="scores are divided by this in the loss")
+    learn_temperature: bool = Field(False, description="learn the temperatures, from the one above")
+    log_q: bool = Field(False, description="correct scores for how often a label enters the pool")
+    margin: float = Field(0.3, ge=0, description="margin of the triplet loss")
+
+
+class Pool(Section):
+    """The labels of a step."""
+
+    positives: int = Field(3, ge=1, description="labels drawn for each text (beta)")
+    hard_negatives: int = Field(6, ge=0, description="mined labels drawn for each text (eta)")
+    size: int = Field(3000, ge=1, description="most labels in a pool")
+    batches: Literal["clustered", "random"] = Field("clustered", description="similar texts in one batch, or any")
+    start: int = Field(5, ge=0, description="epochs before batches are clustered and negatives mined")
+    refresh_every: int = Field(5, ge=1, description="epochs between two rounds of clustering and mining")
+
+
+class Train(Section):
+    """How long and how fast."""
+
+    epochs: int = Field(20, ge=1, description="passes over the texts")
+    batch_size: int = Field(512, ge=1, description="texts of a step")
+    lr_encoder: float = Field(1e-4, ge=0, description="learning rate of the transformer, or of the bag's vectors")
+    lr_heads: float = Field(2e-4, ge=0, description="learning rate of heads and residual layers")
+    lr_classifier: float = Field(1e-3, ge=0, description="learning rate of the classifiers")
+    weight_decay: float = Field(0.01, ge=0, description="decoupled weight decay of dense matrices")
+    rows: Literal["adam", "adagrad"] = Field("adam", description="optimiser of row tables")
+    schedule: Literal["cosine", "linear", "constant"] = Field("cosine", description="how learning rates fall")
+    warmup: float = Field(0.1, ge=0, le=1, description="share of the steps in which learning rates rise")
+    tables: Literal["memory", "file"] = Field("memory", description="where row tables live while training")
+    validation: float = Field(0.0, ge=0, lt=1, description="share of train kept for validation; 0 for none")
+    refit: bool = Field(False, description="after choosing on validation, train anew on all train texts")
+    validate_every: int = Field(5, ge=1, description="epochs between two validations")
+    patience: int = Field(0, ge=0, description="validations without gain before training stops; 0 never stops")
+    metric: str = Field("P@1", description="what validation looks at; several are joined by +")
+    checkpoint_every: int = Field(500, ge=1, description="steps between two checkpoints")
+
+
+class Predict(Section):
+    """How the trained model is searched."""
+
+    mode: Literal["both", "dual", "classifier"] = Field("both", description="the heads that are searched")
+    fusion: float = Field(0.5, ge=0, le=1, description="weight of the dual encoder against the classifier")
+    choose_fusion: bool = Field(False, description="choose the fusion weight on the validation split")
+    index: Literal["exact", "hnsw"] = Field("exact", description="how labels are searched")
+
+
+class Config(Section):
+    """A whole recipe."""
+
+    recipe: str = Field("", description="name of the recipe this began from")
+    about: str = Field("", description="what it is, and the work it follows")
+    features: Features = Features()
+    encoder: Encoder = Encoder()
+    heads: Heads = Heads()
+    loss: Loss = Loss()
+    pool: Pool = Pool()
+    train: Train = Train()
+    predict: Predict = Predict()
+
+    def as_toml(self) -> str:
+        """The whole recipe as TOML."""
+        lines = [f"{key} = {_toml(value)}" for key, value in self if not isinstance(value, Section)]
+        for name, section in self:
+            if isinstance(section, Section):
+                lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in section)]
+        return "\n".join(lines) + "\n"
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with unidex."""
+    return sorted(file.name.removesuffix(".toml") for file in _recipe_folder().iterdir() if file.name.endswith(".toml"))
+
+
+def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Config:
+    """A recipe by name or TOML file, with ``section.key=value`` overrides.
+
+    >>> load("unidec", ["train.epochs=3"]).train.epochs
+    3
+    """
+    name = str(recipe)
+    if name.endswith(".toml"):
+        settings = read_toml(Path(name))
+    elif name in recipe_names():
+        settings = tomllib.loads((_recipe_folder() / f"{name}.toml").read_text(encoding="utf-8")) | {"recipe": name}
+    else:
+        raise ConfigError(f"a recipe must be a .toml file or one of {listed(recipe_names())}, but is {quoted(name)}")
+    given: dict[str, Any] = {}
+    for override in overrides or ():
+        _apply(given, override)
+    return parse(_merged(_for_encoder(settings, given), given), where=name)
+
+
+def parse(settings: dict[str, Any], *, where: str) -> Config:
+    """Settings as a checked Config; the first thing wrong is named with its section and key."""
+    try:
+        return Config.model_validate(settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(f"{where}: there is no setting {path}; {_nearest(path)}") from None
+        raise ConfigError(f"{where}: {path}: {first['msg']}, but is {quoted(first['input'])}") from None
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """A TOML file."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: the recipe must exist, but does not") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: the recipe must be TOML, but: {error}") from None
+
+
+def settings_with_meaning() -> list[tuple[str, Any, str]]:
+    """Every setting: section.key, default, meaning."""
+    found = []
+    for name, section in Config():
+        if isinstance(section, Section):
+            for key, field in type(section).model_fields.items():
+                found.append((f"{name}.{key}", getattr(section, key), field.description or ""))
+    return found
+
+
+def _recipe_folder() -> Any:
+    return resources.files("unidex") / "recipes"
+
+
+def _for_encoder(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A recipe for the encoder asked for: its [bag.*] or [transformer.*] sections go over the common ones."""
+    variants = {kind: settings.pop(kind, {}) for kind in ("bag", "transformer")}
+    kind = given.get("encoder", {}).get("kind") or settings.get("encoder", {}).get("kind", "bag")
+    return _merged(settings, variants.get(kind, {}))
+
+
+def _merged(settings: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    sections = {
+        name: settings[name] | section
+        if isinstance(section, dict) and isinstance(settings.get(name), dict)
+        else section
+        for name, section in over.items()
+    }
+    return settings | sections
+
+
+def _apply(settings: dict[str, Any], override: str) -> None:
+    path, equals, value = override.partition("=")
+    section, dot, key = path.strip().partition(".")
+    if not equals or not dot or not key:
+        raise ConfigError(f"--set must be section.key=value, such as train.epochs=10, but is {quoted(override)}")
+    try:
+        # Read as TOML where it is one (numbers, true, "..."), else as plain text.
+        parsed = tomllib.loads(f"value = {value.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    target = settings.setdefault(section, {})
+    if not isinstance(target, dict):
+        raise ConfigError(f"--set must be section.key=value, but {quoted(section)} is not a section")
+    target[key] = parsed
+
+
+def _nearest(path: str) -> str:
+    known = [name for name, _, _ in settings_with_meaning()] + list(Config.model_fields)
+    close = difflib.get_close_matches(path, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else "unidex config RECIPE shows those that are"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)

@@ -1,0 +1,1 @@
+"""Labels as parameters: row tables, heads and classifiers."""

@@ -1,0 +1,153 @@
+"""Row tables: large tables of parameters of which a step touches a few thousand rows.
+
+A step gathers the rows it needs into a small dense leaf, differentiates that, and a row optimiser writes the rows back.
+The cost of a step does not depend on the number of rows. A table lives in memory, on a device, or in a file that is
+mapped (more rows than memory).
+
+Shapes: R rows in the table, U rows of a step, D dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+
+class RowTable:
+    """R x D parameters of which a step uses some rows.
+
+    >>> table = RowTable(torch.zeros(4, 2))
+    >>> rows = table.gather(torch.tensor([1, 3]))
+    >>> (rows * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
+    >>> rows.grad.tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight.detach()
+
+    @classmethod
+    def mapped(cls, file: Path, num_rows: int, dim: int) -> RowTable:
+        """A table in a file; the system reads and writes its pages as they are used."""
+        size = num_rows * dim
+        return cls(torch.from_file(str(file), shared=True, size=size, dtype=torch.float32).view(num_rows, dim))
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(self.weight)
+
+    @property
+    def dim(self) -> int:
+        """Numbers a row."""
+        return self.weight.shape[1]
+
+    def gather(self, ids_U: Tensor) -> Tensor:
+        """A copy of these rows as a leaf that wants a gradient. ``ids_U`` must not repeat an id."""
+        return self.weight.index_select(0, ids_U).requires_grad_()
+
+    def grow(self, rows: Tensor) -> None:
+        """Append rows."""
+        self.weight = torch.cat([self.weight, rows.to(self.weight)])
+
+
+@dataclass(frozen=True, eq=False)
+class Touched:
+    """Rows of a table that a step has used, and the leaf where their gradient will be."""
+
+    table: RowTable
+    ids: Tensor
+    rows: Tensor
+
+
+class RowAdam:
+    """Adam on the rows of a step only ("lazy" Adam), with decoupled weight decay.
+
+    For a row touched for the t-th time with gradient g:
+      m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
+      w = (1 - lr wd) w - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+    It equals dense Adam when every step touches every row. Two numbers of state a weight, one a row.
+    """
+
+    def __init__(
+        self,
+        table: RowTable,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        self.table = table
+        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+        self.mean = torch.zeros_like(table.weight)
+        self.square = torch.zeros_like(table.weight)
+        self.times = torch.zeros(table.num_rows, 1, device=table.weight.device)
+
+    @torch.no_grad()
+    def step(self, ids_U: Tensor, rows_UD: Tensor, lr: float) -> None:
+        """Write back the rows that ``gather`` gave, moved along their gradient."""
+        grad = rows_UD.grad
+        if grad is None:
+            return
+        first, second = self.betas
+        mean = self.mean.index_select(0, ids_U).lerp_(grad, 1 - first)
+        square = self.square.index_select(0, ids_U).mul_(second).addcmul_(grad, grad, value=1 - second)
+        times = self.times.index_select(0, ids_U).add_(1)
+        self.mean.index_copy_(0, ids_U, mean)
+        self.square.index_copy_(0, ids_U, square)
+        self.times.index_copy_(0, ids_U, times)
+        scale = (1 - second**times).sqrt_()
+        moved = mean.mul_(scale / (1 - first**times)).div_(square.sqrt_().add_(self.eps * scale))
+        rows = rows_UD.detach()
+        if self.weight_decay:
+            rows.mul_(1 - lr * self.weight_decay)
+        self.table.weight.index_copy_(0, ids_U, rows.sub_(moved, alpha=lr))
+
+    def state(self) -> dict[str, Tensor]:
+        """The state, to be saved."""
+        return {"mean": self.mean, "square": self.square, "times": self.times}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take a saved state."""
+        self.mean, self.square, self.times = state["mean"], state["square"], state["times"]
+
+
+class RowAdagrad:
+    """Row-wise Adagrad: one number of state a row, the running sum of its mean squared gradient.
+
+    a = a + mean_d g_d^2,  w = (1 - lr wd) w - lr g / (sqrt(a) + eps)
+    """
+
+    def __init__(self, table: RowTable, *, eps: float = 1e-10, weight_decay: float = 0.0) -> None:
+        self.table = table
+        self.eps, self.weight_decay = eps, weight_decay
+        self.sum = torch.zeros(table.num_rows, 1, device=table.weight.device)
+
+    @torch.no_grad()
+    def step(self, ids_U: Tensor, rows_UD: Tensor, lr: float) -> None:
+        """Write back the rows that ``gather`` gave, moved along their gradient."""
+        grad = rows_UD.grad
+        if grad is None:
+            return
+        # norm^2 / D is the mean square without a squared copy of the gradient.
+        square = torch.linalg.vector_norm(grad, dim=1, keepdim=True).square_().div_(grad.shape[1])
+        total = self.sum.index_select(0, ids_U).add_(square)
+        self.sum.index_copy_(0, ids_U, total)
+        rows = rows_UD.detach()
+        if self.weight_decay:
+            rows.mul_(1 - lr * self.weight_decay)
+        self.table.weight.index_copy_(0, ids_U, rows.sub_(grad.mul_(lr / total.sqrt_().add_(self.eps))))
+
+    def state(self) -> dict[str, Tensor]:
+        """The state, to be saved."""
+        return {"sum": self.sum}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take a saved state."""
+        self.sum = state["sum"]
+
+
+RowOptimiser = RowAdam | RowAdagrad

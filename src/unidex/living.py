@@ -1,0 +1,111 @@
+"""The verbs on a model's labels, and predictions for a file of texts: plain values in, plain values out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from unidex.data.reading import lines
+from unidex.errors import DataError, quoted
+from unidex.model import Mode, Model
+
+_BLOCK = 1024
+
+
+class _TextRow(msgspec.Struct):
+    text: str | None = None
+    title: str | None = None
+    content: str | None = None
+    uid: str | int | None = None
+
+
+def label_row(model: Model, label: int) -> dict[str, Any]:
+    """A label as it is shown."""
+    return {"id": label, "uid": model.labels.uids[label], "text": model.labels.texts[label]}
+
+
+def predicted_rows(model: Model, texts: Iterator[str], k: int, mode: Mode | None) -> Iterator[dict[str, Any]]:
+    """Predictions a text, in blocks: {"text": ..., "labels": [{"id", "uid", "text", "score"}]}."""
+    block: list[str] = []
+
+    def predicted() -> Iterator[dict[str, Any]]:
+        found = model.predict(block, k, mode=mode)
+        for text, ids, scores in zip(block, found.ids.tolist(), found.scores.tolist(), strict=True):
+            labels = [
+                label_row(model, label) | {"score": round(score, 6)}
+                for label, score in zip(ids, scores, strict=True)
+                if label >= 0
+            ]
+            yield {"text": text, "labels": labels}
+
+    for text in texts:
+        block.append(text)
+        if len(block) == _BLOCK:
+            yield from predicted()
+            block.clear()
+    if block:
+        yield from predicted()
+
+
+def texts_in(file: Path) -> Iterator[str]:
+    """The texts of a file: one a line, or JSON lines with text, or title and content."""
+    if ".jsonl" not in file.suffixes:
+        yield from (text for _, text in lines(file))
+        return
+    for number, row in json_rows(file, _TextRow):
+        if row.text is None and row.title is None:
+            raise DataError('a line must have "text" or "title", but has neither', file=file, line=number)
+        yield row.text if row.text is not None else " ".join(part for part in (row.title, row.content) if part)
+
+
+def json_rows(file: Path, row_type: type[Any]) -> Iterator[tuple[int, Any]]:
+    """The lines of a JSON lines file with their numbers."""
+    decode = msgspec.json.Decoder(row_type).decode
+    for number, line in lines(file):
+        try:
+            yield number, decode(line)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise DataError(f"a line must be a JSON object, but: {error}", file=file, line=number) from None
+
+
+def list_labels(model: Model, search: str, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """The most frequent labels whose text holds ``search``, and how many there are in all."""
+    wanted = search.casefold()
+    chosen = [
+        label
+        for label, text in enumerate(model.labels.texts)
+        if not model.labels.removed[label] and (not wanted or wanted in text.casefold())
+    ]
+    order = sorted(chosen, key=lambda label: (-int(model.labels.frequencies[label]), label))[:limit]
+    rows = [label_row(model, label) | {"frequency": int(model.labels.frequencies[label])} for label in order]
+    return rows, len(chosen)
+
+
+class _NewLabel(msgspec.Struct):
+    text: str
+    uid: str | int | None = None
+
+
+def new_labels(texts: list[str], file: Path | None) -> tuple[list[str], list[str]]:
+    """Texts and uids of labels to add, from arguments and a file; the uid is the text unless one is given."""
+    found = [(text, text) for text in texts]
+    if file is not None and ".jsonl" in file.suffixes:
+        found += [(row.text, row.text if row.uid is None else str(row.uid)) for _, row in json_rows(file, _NewLabel)]
+    elif file is not None:
+        found += [(text, text) for _, text in lines(file) if text.strip()]
+    if not found:
+        raise DataError("there must be at least one label to add, but none is given; name texts or --file")
+    return [text for text, _ in found], [uid for _, uid in found]
+
+
+def ids_of(model: Model, uids: list[str]) -> list[int]:
+    """Ids of labels by uid; a removed label is not one any more."""
+    number = {uid: label for label, uid in enumerate(model.labels.uids) if not model.labels.removed[label]}
+    unknown = [uid for uid in uids if uid not in number]
+    if unknown:
+        raise DataError(f"a label must be one of the model's, but it has no label with uid {quoted(unknown[0])}")
+    return [number[uid] for uid in np.unique(uids).tolist()]

@@ -1,0 +1,122 @@
+"""The network: an encoder, its heads and the classifiers, for training and for search.
+
+Shapes: N texts or labels, D dimensions of a head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unidex.labels.heads import ClassifierHead, DualHead
+from unidex.labels.rows import RowTable, Touched
+
+# Vectors are made in blocks of so many texts, so that memory does not grow with their number.
+BLOCK = 4096
+
+
+class Prepared(Protocol):
+    """Texts in the form an encoder reads, made once: sparse rows or token ids. Rows are taken by an array of ids."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of texts first."""
+
+    def __getitem__(self, rows: Any) -> Any: ...
+
+
+class Encoder(Protocol):
+    """Texts -> vectors. Texts and labels share it."""
+
+    dim: int
+
+    def prepare(self, texts: Any) -> Any:
+        """Texts in the form that ``__call__`` takes rows of."""
+
+    def stack(self, parts: list[Any]) -> Any:
+        """Prepared texts one after the other."""
+
+    def __call__(
+        self, prepared: Any, touched: list[Touched] | None = None, rng: np.random.Generator | None = None
+    ) -> Tensor:
+        """Vectors of prepared texts; with ``touched``, for training: rows of tables that were used are noted there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Unit vectors of both heads; None for a head that the network does not have."""
+
+    dual: Tensor | None
+    classifier: Tensor | None
+
+    def joined(self, fusion: float | None = None) -> Tensor:
+        """Both side by side; with ``fusion`` w, as label vectors [w dual ; (1 - w) classifier].
+
+        The inner product of a text's vectors with a label's is then w cos(dual) + (1 - w) cos(classifier), so that one
+        index serves both heads, and either alone when the other's part of the text is 0.
+        """
+        parts = [part for part in (self.dual, self.classifier) if part is not None]
+        if fusion is not None and len(parts) == 2:
+            parts = [parts[0] * fusion, parts[1] * (1 - fusion)]
+        return torch.cat(parts, dim=1)
+
+
+class Network(nn.Module):
+    """Encoder, heads, classifiers and temperatures."""
+
+    encoder: Any  # an Encoder that is a Module: attributes of modules have no types of their own
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        dual: DualHead | None,
+        classifier: ClassifierHead | None,
+        classifiers: RowTable | None,
+        *,
+        temperature: float,
+        learn_temperature: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.dual = dual
+        self.classifier = classifier
+        self.classifiers = classifiers
+        # Learned as a logarithm: it stays positive, and a step changes it by a share of itself.
+        scales = torch.full((2,), -float(np.log(temperature)))
+        self.log_scales = nn.Parameter(scales, requires_grad=learn_temperature)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network lives."""
+        return self.log_scales.device
+
+    def tables(self) -> dict[str, RowTable]:
+        """The row tables by name."""
+        found = {"classifiers": self.classifiers, "features": getattr(self.encoder, "table", None)}
+        return {name: table for name, table in found.items() if table is not None}
+
+    @torch.no_grad()
+    def encode(self, prepared: Any) -> Tensor:
+        """Encoder vectors of prepared texts, without a graph."""
+        blocks = [self.encoder(prepared[start : start + BLOCK]) for start in range(0, prepared.shape[0], BLOCK)]
+        return torch.cat(blocks) if blocks else torch.empty(0, self.encoder.dim, device=self.device)
+
+    @torch.no_grad()
+    def text_vectors(self, prepared: Any) -> Vectors:
+        """Unit vectors of texts as they are searched."""
+        encoded = self.encode(prepared)
+        classifier = None if self.classifier is None else nn.functional.normalize(self.classifier(encoded), dim=1)
+        return Vectors(None if self.dual is None else self.dual(encoded), classifier)
+
+    @torch.no_grad()
+    def label_vectors(self, prepared: Any) -> Vectors:
+        """Unit vectors of all labels as they are searched; ``prepared`` are the label texts."""
+        dual = None if self.dual is None else self.dual(self.encode(prepared))
+        classifier = None
+        if self.classifiers is not None:
+            classifier = nn.functional.normalize(self.classifiers.weight, dim=1)
+        return Vectors(dual, classifier)

@@ -1,0 +1,1 @@
+"""Which texts make a batch, and which labels they are scored against."""

@@ -1,0 +1,59 @@
+"""Batches of texts: any texts, or similar ones."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Ids = NDArray[np.int64]
+
+
+def random_batches(num_texts: int, size: int, rng: np.random.Generator) -> list[Ids]:
+    """All texts once, in random batches of about equal size, at most ``size``.
+
+    >>> [len(batch) for batch in random_batches(10, 4, np.random.default_rng(0))]
+    [4, 3, 3]
+    """
+    return np.array_split(rng.permutation(num_texts), max(1, math.ceil(num_texts / size)))
+
+
+def clustered_batches(vectors_ND: Tensor, size: int, rng: np.random.Generator) -> list[Ids]:
+    """All texts once, similar ones together: recursive balanced 2-means on unit vectors.
+
+    The number of batches is the least power of two that keeps them at most ``size``; their sizes differ by at most one.
+    Similar texts are each other's hard negatives: their labels are in one pool.
+
+    References: UniDEC (arXiv 2405.03714), NGAME (balanced clusters as batches).
+    """
+    depth = max(0, math.ceil(math.log2(max(len(vectors_ND), 1) / size)))
+    groups = [np.arange(len(vectors_ND))]
+    for _ in range(depth):
+        groups = [half for group in groups for half in halves(vectors_ND, group, rng)]
+    return [group for group in groups if len(group)]
+
+
+def halves(
+    vectors_ND: Tensor, group: Ids, rng: np.random.Generator, *, most_rounds: int = 20, least_gain: float = 1e-4
+) -> tuple[Ids, Ids]:
+    """Two equal halves of a group by spherical 2-means, until the mean similarity gains less than ``least_gain``."""
+    if len(group) < 2:
+        return group, group[:0]
+    members = vectors_ND[torch.from_numpy(group).to(vectors_ND.device)]
+    middle = (len(group) + 1) // 2
+    centres = members[torch.from_numpy(rng.choice(len(group), 2, replace=False)).to(members.device)].T
+    before = -math.inf
+    for _ in range(most_rounds):
+        similarity = members @ centres
+        order = torch.argsort(similarity[:, 1] - similarity[:, 0], stable=True)
+        first, second = order[:middle], order[middle:]
+        mean = float((similarity[first, 0].sum() + similarity[second, 1].sum()) / len(group))
+        if mean - before < least_gain:
+            break
+        before = mean
+        sums = torch.stack([members[first].sum(0), members[second].sum(0)], dim=1)
+        centres = torch.nn.functional.normalize(sums, dim=0)
+    return group[np.sort(first.cpu().numpy())], group[np.sort(second.cpu().numpy())]

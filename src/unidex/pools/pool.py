@@ -1,0 +1,165 @@
+"""The pool of a step: the labels that a batch of texts is scored against, and which of them are positives.
+
+A pool is filled in the order of UniDEC (arXiv 2405.03714): the labels drawn for the texts; where there are too many of
+them, those drawn most often; else the hard negatives drawn for the texts, most often drawn first; where room is left,
+further labels of the texts, most frequent first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unidex.losses import Targets
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What a step sees.
+
+    Attributes:
+        texts: ids of the texts, B.
+        labels: ids of the labels of the pool, P, ascending.
+        targets: which pairs are positive, and which do not count.
+    """
+
+    texts: Ids
+    labels: Ids
+    targets: Targets
+
+
+def entries_of(matrix: sparse.csr_array, rows: Ids) -> tuple[Ids, NDArray[np.int64]]:
+    """The stored entries of some rows: for each, the place of its row in ``rows``, and its place in the matrix.
+
+    >>> entries_of(sparse.csr_array(np.array([[1, 0], [1, 1], [0, 0]])), np.array([1, 0]))
+    (array([0, 0, 1]), array([1, 2, 0]))
+    """
+    starts = matrix.indptr[rows].astype(np.int64)
+    counts = matrix.indptr[rows + 1].astype(np.int64) - starts
+    owner = np.repeat(np.arange(len(rows)), counts)
+    before = np.cumsum(counts) - counts
+    return owner, np.arange(len(owner)) - before[owner] + starts[owner]
+
+
+def draw_labels(positives: sparse.csr_array, texts: Ids, count: int, rng: np.random.Generator) -> Ids:
+    """At most ``count`` labels a text: drawn with replacement, so that a text with many labels repeats few.
+
+    The result has one label a draw; texts without labels draw none.
+    """
+    starts = positives.indptr[texts].astype(np.int64)
+    sizes = positives.indptr[texts + 1].astype(np.int64) - starts
+    filled = np.flatnonzero(sizes)
+    places = (rng.random((len(filled), count)) * sizes[filled, None]).astype(np.int64)
+    drawn: Ids = positives.indices[(starts[filled, None] + places).ravel()].astype(np.int64)
+    return drawn
+
+
+def draw_negatives(shortlist: Ids, texts: Ids, count: int, rng: np.random.Generator) -> Ids:
+    """``count`` labels of each text's shortlist, drawn without replacement; places that hold -1 are skipped."""
+    rows = shortlist[texts]
+    count = min(count, rows.shape[1])
+    order = np.argpartition(rng.random(rows.shape), count - 1, axis=1)[:, :count] if count else np.empty((0, 0), int)
+    drawn = np.take_along_axis(rows, order, axis=1).ravel() if count else np.empty(0, dtype=np.int64)
+    return drawn[drawn >= 0]
+
+
+def choose_labels(drawn: Ids, negatives: Ids, further: Ids, size: int) -> Ids:
+    """The pool: drawn labels, then negatives, then further positives, the most frequent first, up to ``size``.
+
+    >>> choose_labels(np.array([3, 1, 3]), np.array([7, 8, 8]), np.array([5]), 3)
+    array([1, 3, 8])
+    >>> choose_labels(np.array([3, 1, 3]), np.array([7, 8, 8]), np.array([5]), 9)
+    array([1, 3, 5, 7, 8])
+    """
+    pool = np.empty(0, dtype=np.int64)
+    for candidates in (drawn, negatives, further):
+        room = size - len(pool)
+        if room <= 0:
+            break
+        labels, counts = np.unique(candidates, return_counts=True)
+        new = ~np.isin(labels, pool, assume_unique=True)
+        labels, counts = labels[new], counts[new]
+        if len(labels) > room:
+            # Stable: among equally frequent labels the lower id comes first.
+            labels = labels[np.argsort(-counts, kind="stable")[:room]]
+        pool = np.union1d(pool, labels)
+    return pool
+
+
+def make_targets(positives: sparse.csr_array, filter_pairs: sparse.csr_array, texts: Ids, labels: Ids) -> Targets:
+    """Which pairs of texts and pool are positive, whoever brought the label in, and which are filter pairs.
+
+    A pair that is both counts as a positive.
+    """
+    place_of = np.full(positives.shape[1], -1, dtype=np.int64)
+    place_of[labels] = np.arange(len(labels))
+    rows, places = entries_of(positives, texts)
+    columns = place_of[positives.indices[places]]
+    known = columns >= 0
+    rows, columns, weights = rows[known], columns[known], positives.data[places[known]]
+    ignored_rows = ignored_columns = np.empty(0, dtype=np.int64)
+    if filter_pairs.nnz:
+        ignored_rows, places = entries_of(filter_pairs, texts)
+        ignored_columns = place_of[filter_pairs.indices[places]]
+        taken = rows * len(labels) + columns
+        known = (ignored_columns >= 0) & ~np.isin(ignored_rows * len(labels) + ignored_columns, taken)
+        ignored_rows, ignored_columns = ignored_rows[known], ignored_columns[known]
+    return Targets(
+        torch.from_numpy(rows),
+        torch.from_numpy(columns),
+        torch.from_numpy(np.asarray(weights, dtype=np.float32)),
+        torch.from_numpy(ignored_rows),
+        torch.from_numpy(ignored_columns),
+        (len(texts), len(labels)),
+    )
+
+
+def make_batch(
+    positives: sparse.csr_array,
+    filter_pairs: sparse.csr_array,
+    texts: Ids,
+    *,
+    num_positives: int,
+    num_negatives: int,
+    size: int,
+    shortlist: Ids | None,
+    rng: np.random.Generator,
+) -> Batch:
+    """Draw the pool of a batch of texts. Texts that are left without a positive in it are dropped."""
+    drawn = draw_labels(positives, texts, num_positives, rng)
+    negatives = np.empty(0, dtype=np.int64)
+    if shortlist is not None and num_negatives:
+        negatives = draw_negatives(shortlist, texts, num_negatives, rng)
+    further = positives.indices[entries_of(positives, texts)[1]].astype(np.int64)
+    labels = choose_labels(drawn, negatives, further, size)
+    targets = make_targets(positives, filter_pairs, texts, labels)
+    with_positive = np.unique(targets.rows.numpy())
+    if len(with_positive) < len(texts):
+        texts = texts[with_positive]
+        targets = make_targets(positives, filter_pairs, texts, labels)
+    return Batch(texts, labels, targets)
+
+
+def log_inclusion(positives: sparse.csr_array, batch_size: int, num_positives: int) -> NDArray[np.float32]:
+    """The logarithm of q_l: how often a label is in the pool of a batch of texts drawn evenly.
+
+    A text with m labels that draws b with replacement has each of them with probability 1 - (1 - 1/m)^b; a batch of B
+    of N texts has the label with q_l = 1 - prod over its texts of (1 - B/N * that). Labels of no text get the lowest q.
+    """
+    num_texts, num_labels = positives.shape
+    sizes = np.diff(positives.indptr)
+    with np.errstate(divide="ignore"):
+        chance = 1 - (1 - 1 / np.maximum(sizes, 1)) ** num_positives
+    share = min(1.0, batch_size / num_texts)
+    missing = np.log1p(-np.minimum(share * np.repeat(chance, sizes), 1 - 1e-6))
+    log_missing = np.bincount(positives.indices, weights=missing, minlength=num_labels)
+    inclusion = -np.expm1(log_missing)
+    lowest = inclusion[inclusion > 0].min(initial=1.0)
+    log_q: NDArray[np.float32] = np.log(np.maximum(inclusion, lowest)).astype(np.float32)
+    return log_q

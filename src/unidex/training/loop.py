@@ -1,0 +1,374 @@
+"""The loop: epochs of batches, mining, validation, checkpoints.
+
+Every random choice of a step comes from (seed, epoch, step) alone, so that a run that was killed and resumed makes the
+same choices as one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from unidex import progress
+from unidex.config import Config
+from unidex.errors import UnidexError
+from unidex.evaluating import metric_value
+from unidex.network import Network
+from unidex.pools.batches import clustered_batches, random_batches
+from unidex.pools.negatives import mine_negatives
+from unidex.pools.pool import log_inclusion, make_batch
+from unidex.training import checkpoint
+from unidex.training.objective import objective
+from unidex.training.optimisers import Optimisers
+
+logger = logging.getLogger(__name__)
+
+Ids = NDArray[np.int64]
+
+# What a random choice is for; part of its seed, so that no two draw the same numbers.
+_BATCHES, _CLUSTERS, _STEP = range(3)
+_LOG_EVERY = 10
+
+
+class TrainingStoppedError(UnidexError):
+    """A signal asked the run to end; the checkpoint is written."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """What is trained on.
+
+    Attributes:
+        texts: prepared texts.
+        labels: prepared label texts.
+        positives: texts x labels, targets in (0, 1].
+        filter_pairs: texts x labels, neither positives nor negatives.
+    """
+
+    texts: Any
+    labels: Any
+    positives: sparse.csr_array
+    filter_pairs: sparse.csr_array
+
+
+class Trainer:
+    """One run.
+
+    Args:
+        network: what is trained, in place.
+        data: what it is trained on.
+        config: the recipe.
+        seed: of every random choice.
+        folder: for checkpoints and train.jsonl; None keeps nothing.
+        validate: the metrics of the network as it is now, or None for no validation.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        data: TrainingSet,
+        config: Config,
+        *,
+        seed: int = 0,
+        folder: Path | None = None,
+        validate: Any = None,
+    ) -> None:
+        self.network, self.data, self.config, self.seed, self.folder = network, data, config, seed, folder
+        self._validate = validate
+        # Texts without a positive teach nothing.
+        self._rows = np.flatnonzero(np.diff(data.positives.indptr))
+        if len(self._rows) == 0:
+            raise UnidexError("training needs at least one text with a label, but there is none")
+        pool = config.pool
+        num_texts = len(self._rows)
+        random_count = len(random_batches(num_texts, config.train.batch_size, np.random.default_rng(0)))
+        clustered = pool.batches == "clustered" and pool.start < config.train.epochs
+        clustered_count = 1 << max(0, int(np.ceil(np.log2(num_texts / config.train.batch_size)))) if clustered else 0
+        num_random = min(pool.start, config.train.epochs) if clustered else config.train.epochs
+        self.num_steps = num_random * random_count + (config.train.epochs - num_random) * clustered_count
+        self.optimisers = Optimisers(network, config, self.num_steps)
+        self._log_q: Tensor | None = None
+        if config.loss.log_q:
+            log_q = log_inclusion(data.positives, config.train.batch_size, pool.positives)
+            self._log_q = torch.from_numpy(log_q).to(network.device)
+        self.epoch = self.batch = self.step = 0
+        self._clusters: list[Ids] | None = None
+        self._shortlist: Ids | None = None
+        self._best: dict[str, Tensor] | None = None
+        self._best_value = -np.inf
+        self._best_epoch = 0
+        self._validations_without_gain = 0
+        self._stop = False
+        self._seen = 0
+        self._total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
+
+    def run(self, *, resume: bool = False) -> dict[str, Any]:
+        """Train to the end; the result says how it went. With ``resume``, goes on from the newest checkpoint."""
+        started = time.monotonic()
+        if resume:
+            self._resume()
+        epochs = self.config.train.epochs
+        with _signals(self), progress.task("training", self.num_steps, unit="steps") as advance:
+            advance(self.step)
+            while self.epoch < epochs and not self._finished_early():
+                self._run_epoch(advance)
+                if self.epoch % self.config.train.validate_every == 0 or self.epoch == epochs:
+                    self._validate_now()
+        if self._best is not None:
+            self._load_network(self._best)
+        seconds = time.monotonic() - started
+        logger.info("training took %.1f s for %d steps", seconds, self.step)
+        return {
+            "epochs": self.epoch,
+            "steps": self.step,
+            "seconds": round(seconds, 1),
+            "best_epoch": self._best_epoch or self.epoch,
+            "best": None if self._best is None else {self.config.train.metric: self._best_value},
+        }
+
+    def _finished_early(self) -> bool:
+        patience = self.config.train.patience
+        return patience > 0 and self._validations_without_gain >= patience
+
+    def _run_epoch(self, advance: progress.Advance) -> None:
+        if self.batch == 0:
+            self._refresh()
+        batches = self._batches()
+        total = torch.tensor(self._total, device=self.network.device)
+        started, texts_before = time.monotonic(), self._seen
+        self.network.train()
+        for number in range(self.batch, len(batches)):
+            total += self._step(batches[number], number)
+            self.step += 1
+            self.batch = number + 1
+            advance(1)
+            if self.step % _LOG_EVERY == 0:
+                self._check(total)
+            if self._stop or (self.step % self.config.train.checkpoint_every == 0 and self.batch < len(batches)):
+                self._check(total)
+                self._total = float(total)
+                self._save_checkpoint()
+            if self._stop:
+                raise TrainingStoppedError(
+                    f"stopped by a signal at step {self.step} of {self.num_steps}; "
+                    + ("go on with --resume" if self.folder else "nothing was kept, as no folder was given")
+                )
+        self._check(total)
+        self.network.eval()
+        seconds = max(time.monotonic() - started, 1e-9)
+        record = {
+            "epoch": self.epoch + 1,
+            "step": self.step,
+            "loss": round(float(total) / max(1, len(batches)), 6),
+            "texts_per_second": round((self._seen - texts_before) / seconds, 1),
+        }
+        self._log(record)
+        self.epoch += 1
+        self.batch = 0
+        self._total = 0.0
+
+    def _step(self, rows: Ids, number: int) -> Tensor:
+        rng = np.random.default_rng([self.seed, _STEP, self.epoch, number])
+        torch.manual_seed(int(rng.integers(2**63)))
+        pool = self.config.pool
+        batch = make_batch(
+            self.data.positives,
+            self.data.filter_pairs,
+            rows,
+            num_positives=pool.positives,
+            num_negatives=pool.hard_negatives,
+            size=pool.size,
+            shortlist=self._shortlist,
+            rng=rng,
+        )
+        self._seen += len(batch.texts)
+        value, touched = objective(
+            self.network, self.data.texts, self.data.labels, batch, self.config, self._log_q, rng
+        )
+        value.backward()  # type: ignore[no-untyped-call]
+        self.optimisers.step(touched, self.step)
+        return value.detach()
+
+    def _check(self, total: Tensor) -> None:
+        if not bool(torch.isfinite(total)):
+            raise UnidexError(
+                f"the loss must be a number, but is not any more at step {self.step}; "
+                "lower the learning rates (train.lr_encoder, train.lr_heads, train.lr_classifier)"
+                + (" or switch encoder.autocast off" if self.config.encoder.autocast != "off" else "")
+            )
+
+    def _refresh(self) -> None:
+        """Cluster the texts and mine negatives, where it is time for that."""
+        pool = self.config.pool
+        since = self.epoch - pool.start
+        wants = pool.batches == "clustered" or pool.hard_negatives > 0
+        if not wants or since < 0 or since % pool.refresh_every:
+            return
+        self.network.eval()
+        texts = self.network.text_vectors(self.data.texts)
+        vectors = texts.dual if texts.dual is not None else texts.classifier
+        assert vectors is not None
+        if pool.batches == "clustered":
+            rng = np.random.default_rng([self.seed, _CLUSTERS, self.epoch])
+            chosen = vectors[torch.from_numpy(self._rows).to(vectors.device)]
+            groups = clustered_batches(chosen, self.config.train.batch_size, rng)
+            self._clusters = [self._rows[group] for group in groups]
+        if pool.hard_negatives:
+            labels = self.network.label_vectors(self.data.labels)
+            label_vectors = labels.dual if labels.dual is not None else labels.classifier
+            assert label_vectors is not None
+            self._shortlist = mine_negatives(
+                vectors,
+                label_vectors,
+                self.data.positives,
+                self.data.filter_pairs,
+                pool.hard_negatives * pool.refresh_every,
+            )
+
+    def _batches(self) -> list[Ids]:
+        rng = np.random.default_rng([self.seed, _BATCHES, self.epoch])
+        if self._clusters is None:
+            return [self._rows[batch] for batch in random_batches(len(self._rows), self.config.train.batch_size, rng)]
+        return [self._clusters[number] for number in rng.permutation(len(self._clusters))]
+
+    def _validate_now(self) -> None:
+        if self._validate is None:
+            return
+        self.network.eval()
+        metrics = self._validate(self.network)
+        value = metric_value(metrics, self.config.train.metric)
+        self._log({"epoch": self.epoch, "step": self.step, "validation": {k: round(v, 4) for k, v in metrics.items()}})
+        if value > self._best_value:
+            self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
+            self._best_value, self._best_epoch, self._validations_without_gain = value, self.epoch, 0
+        else:
+            self._validations_without_gain += 1
+
+    def _log(self, record: dict[str, Any]) -> None:
+        shown = record.get("validation")
+        if shown is None:
+            logger.info(
+                "epoch %d of %d: loss %.4f, %.0f texts/s",
+                record["epoch"], self.config.train.epochs, record["loss"], record["texts_per_second"],
+            )  # fmt: skip
+        else:
+            picked = ", ".join(
+                f"{name} {shown[name]:.2f}" for name in ("P@1", "P@5", "PSP@1", "PSP@5") if name in shown
+            )
+            logger.info("epoch %d: validation %s", record["epoch"], picked)
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / "train.jsonl").open("a", encoding="utf-8") as out:
+                out.write(json.dumps(record) + "\n")
+
+    def _network_state(self) -> dict[str, Tensor]:
+        state = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        return state | {f"table.{name}": table.weight for name, table in self.network.tables().items()}
+
+    def _load_network(self, state: dict[str, Tensor]) -> None:
+        prefix = "network."
+        dense = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        self.network.load_state_dict(dense)
+        for name, table in self.network.tables().items():
+            table.weight.copy_(state[f"table.{name}"])
+
+    def _save_checkpoint(self) -> None:
+        if self.folder is None:
+            return
+        tensors = self._network_state() | {f"optimiser.{k}": v for k, v in self.optimisers.state().items()}
+        if self._best is not None:
+            tensors |= {f"best.{name}": value for name, value in self._best.items()}
+        if self._shortlist is not None:
+            tensors["shortlist"] = torch.from_numpy(self._shortlist)
+        if self._clusters is not None:
+            tensors["clusters"] = torch.from_numpy(np.concatenate(self._clusters))
+            tensors["cluster_sizes"] = torch.tensor([len(group) for group in self._clusters])
+        state = {
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "step": self.step,
+            "total": self._total,
+            "seed": self.seed,
+            "best_value": None if self._best is None else self._best_value,
+            "best_epoch": self._best_epoch,
+            "validations_without_gain": self._validations_without_gain,
+            "config": self.config.model_dump(),
+        }
+        checkpoint.save(self.folder, self.step, tensors, state)
+
+    def _resume(self) -> None:
+        found = None if self.folder is None else checkpoint.newest(self.folder)
+        if found is None:
+            logger.info("no checkpoint yet: training begins at the first step")
+            return
+        tensors, state = checkpoint.load(found)
+        if state["config"] != self.config.model_dump() or state["seed"] != self.seed:
+            raise UnidexError(
+                f"{found}: a run must be resumed with the settings and the seed it began with, but they differ; "
+                "take the same ones, or train anew without --resume"
+            )
+        self._load_network(tensors)
+        self.optimisers.load(_part(tensors, "optimiser."))
+        self._best = _part(tensors, "best.") or None
+        self._best_value = -np.inf if state["best_value"] is None else state["best_value"]
+        self._best_epoch = state["best_epoch"]
+        self._validations_without_gain = state["validations_without_gain"]
+        if "shortlist" in tensors:
+            self._shortlist = tensors["shortlist"].numpy()
+        if "clusters" in tensors:
+            ends = np.cumsum(tensors["cluster_sizes"].numpy())
+            self._clusters = np.split(tensors["clusters"].numpy(), ends[:-1])
+        self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]
+        self._total = state["total"]
+        _keep_log_until(self.folder, self.step)
+        logger.info("resumed at step %d of %d", self.step, self.num_steps)
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _keep_log_until(folder: Path | None, step: int) -> None:
+    """Take lines out of train.jsonl that the resumed run will write again."""
+    if folder is None or not (folder / "train.jsonl").exists():
+        return
+    file = folder / "train.jsonl"
+    kept = [line for line in file.read_text(encoding="utf-8").splitlines() if json.loads(line)["step"] <= step]
+    file.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+
+
+@contextmanager
+def _signals(trainer: Trainer) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the run after the step that is under way, with a checkpoint."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        trainer._stop = True
+
+    before = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, stop)
+    except ValueError:
+        # Only the main thread may listen; elsewhere the caller's own handling stays.
+        before = {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

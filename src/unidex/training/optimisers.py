@@ -1,0 +1,89 @@
+"""Optimisers of a network: AdamW for dense parameters, row optimisers for tables, one schedule for all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unidex.config import Config
+from unidex.labels.rows import RowAdagrad, RowAdam, RowOptimiser, Touched
+from unidex.network import Network
+
+
+def lr_factor(step: int, num_steps: int, *, schedule: str, warmup: float) -> float:
+    """What learning rates are multiplied with at a step, counted from 0.
+
+    Rises to 1 over the first ``warmup`` share of the steps, then falls to 0 (cosine or linear) or stays (constant).
+
+    >>> [round(lr_factor(step, 10, schedule="linear", warmup=0.2), 2) for step in (0, 1, 2, 6, 9)]
+    [0.5, 1.0, 1.0, 0.5, 0.12]
+    """
+    rising = math.ceil(num_steps * warmup)
+    if step < rising:
+        return (step + 1) / rising
+    done = (step - rising) / max(1, num_steps - rising)
+    if schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * done))
+    return 1 - done if schedule == "linear" else 1.0
+
+
+class Optimisers:
+    """All optimisers of a network, driven together."""
+
+    def __init__(self, network: Network, config: Config, num_steps: int) -> None:
+        self.config = config
+        self.num_steps = num_steps
+        train = config.train
+        is_bag = config.encoder.kind == "bag"
+        groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
+        for name, parameter in network.named_parameters():
+            if not parameter.requires_grad:
+                continue
+            # The bag's one dense layer learns like a head; its vectors are a row table.
+            lr = train.lr_encoder if name.startswith("encoder.") and not is_bag else train.lr_heads
+            # Biases and norms are not pulled to 0: they are no matrices, whatever their names.
+            decay = train.weight_decay if parameter.ndim >= 2 else 0.0
+            groups.setdefault((lr, decay), []).append(parameter)
+        self._rates = [lr for lr, _ in groups]
+        options = [{"params": part, "lr": lr, "weight_decay": decay} for (lr, decay), part in groups.items()]
+        self.dense = torch.optim.AdamW(options) if options else None
+        make = RowAdam if train.rows == "adam" else RowAdagrad
+        self._table_rates = {"features": train.lr_encoder, "classifiers": train.lr_classifier}
+        self.rows: dict[str, RowOptimiser] = {name: make(table) for name, table in network.tables().items()}
+        self._name_of = {id(table): name for name, table in network.tables().items()}
+
+    def step(self, touched: list[Touched], step: int) -> None:
+        """One step of everything along the gradients that are there."""
+        factor = lr_factor(step, self.num_steps, schedule=self.config.train.schedule, warmup=self.config.train.warmup)
+        for used in touched:
+            name = self._name_of[id(used.table)]
+            self.rows[name].step(used.ids, used.rows, self._table_rates[name] * factor)
+        if self.dense is not None:
+            for group, rate in zip(self.dense.param_groups, self._rates, strict=True):
+                group["lr"] = rate * factor
+            self.dense.step()
+            self.dense.zero_grad()
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything as tensors by name."""
+        found = {f"rows.{name}.{key}": value for name, rows in self.rows.items() for key, value in rows.state().items()}
+        if self.dense is not None:
+            for number, values in self.dense.state_dict()["state"].items():
+                found |= {f"dense.{number}.{key}": torch.as_tensor(value) for key, value in values.items()}
+        return found
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take a saved state."""
+        for name, rows in self.rows.items():
+            prefix = f"rows.{name}."
+            rows.load({key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)})
+        if self.dense is not None:
+            values: dict[int, dict[str, Any]] = {}
+            for key, value in state.items():
+                if key.startswith("dense."):
+                    _, number, name = key.split(".")
+                    values.setdefault(int(number), {})[name] = value
+            self.dense.load_state_dict({"state": values, "param_groups": self.dense.state_dict()["param_groups"]})
