@@ -68,6 +68,7 @@ class Model:
         self, config: Config, network: Network, labels: LabelSet, index: indexes.Index, metrics: dict[str, Any]
     ) -> None:
         self.config, self.network, self.labels, self.index, self.metrics = config, network, labels, index, metrics
+        self.log = ""  # train.jsonl: what training has said, a JSON object a line
         self.network.eval()
 
     @classmethod
@@ -210,6 +211,7 @@ class Model:
         _write_labels(folder / "labels.jsonl", self.labels)
         self.index.save(folder / "index")
         (folder / "metrics.json").write_text(json.dumps(self.metrics, indent=2) + "\n", encoding="utf-8")
+        (folder / "train.jsonl").write_text(self.log, encoding="utf-8")
         (folder / "MODEL_CARD.md").write_text(_card(self), encoding="utf-8")
         manifest = {"format": FORMAT, "files": _hashes(folder)}
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
@@ -229,6 +231,7 @@ class Model:
             classifier_file = folder / "classifier.safetensors"
             rows = load_file(classifier_file, device=device) if classifier_file.exists() else {}
             metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+            log = (folder / "train.jsonl").read_text(encoding="utf-8")
         except (OSError, ValueError, SafetensorError) as error:
             raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
         labels = _read_labels(folder / "labels.jsonl")
@@ -240,7 +243,9 @@ class Model:
         if network.classifiers is not None:
             network.classifiers.weight = rows["classifiers"]
         network.load_state_dict(dense)
-        return cls(config, network, labels, indexes.load(folder / "index"), metrics)
+        model = cls(config, network, labels, indexes.load(folder / "index"), metrics)
+        model.log = log
+        return model
 
 
 class _LabelRow(msgspec.Struct):
@@ -303,11 +308,9 @@ def _check_manifest(folder: Path) -> None:
             f"{file}: the model must have format {FORMAT}, but has {found_format}; train or convert it anew"
         )
     found = _hashes(folder)
-    for name in sorted(expected.keys() | found.keys()):
-        if expected.get(name) != found.get(name):
-            what = (
-                "is missing" if name not in found else "is not part of the model" if name not in expected else "changed"
-            )
+    for name, wanted in sorted(expected.items()):
+        if found.get(name) != wanted:
+            what = "changed" if name in found else "is missing"
             raise ModelError(f"{folder / name}: the file {what} since the model was saved; copy the model again")
 
 

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex import progress
+from unidex.config import load as load_config
 from unidex.data.dataset import Dataset, Split
-from unidex.errors import DataError, quoted
+from unidex.data.formats import read
+from unidex.data.options import ReadOptions
+from unidex.errors import DataError, UnidexError, quoted
 from unidex.metrics.bins import Bin
-from unidex.metrics.evaluation import Evaluation
+from unidex.metrics.evaluation import Evaluation, places_needed
 from unidex.predictions import read_predictions
-from unidex.topk import TopK
+from unidex.topk import PADDING, TopK
+
+if TYPE_CHECKING:
+    import torch
+
+    from unidex.model import Mode, Model
+
+_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -31,6 +48,17 @@ class Scores:
     classes: list[Bin]
     num_texts: int
     num_filtered: int
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Scores:
+        """What ``as_dict`` gave, as scores again."""
+        return cls(
+            metrics={name: value for name, value in values.items() if "@" in name},
+            bins=[Bin(**group) for group in values["bins"]],
+            classes=[Bin(**group) for group in values["classes"]],
+            num_texts=values["num_texts"],
+            num_filtered=values["filter_pairs"],
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON: the metrics at the top, the rest below them."""
@@ -58,10 +86,151 @@ def score_topk(topk: TopK, dataset: Dataset, split: Split, *, use_filter: bool =
 
 def score_predictions(file: Path, dataset: Dataset, *, split: str = "test", use_filter: bool = True) -> Scores:
     """Score a file of predictions made by any system."""
+    texts = _split_of(dataset, split)
+    topk = read_predictions(file, dataset, "test" if split == "test" else "train")
+    return score_topk(topk, dataset, texts, use_filter=use_filter)
+
+
+def train(
+    data: Dataset | str | Path,
+    recipe: str | Path = "auto",
+    *,
+    out: str | Path | None = None,
+    settings: Sequence[str] = (),
+    seed: int = 0,
+    device: str = "auto",
+    resume: bool = False,
+    reading: ReadOptions | None = None,
+) -> Model:
+    """Train a model on the train texts of a data set, and score it on its test texts where it has some.
+
+    Args:
+        data: a data set, or where to read one.
+        recipe: name of a recipe or a TOML file.
+        out: the model folder to write, or None to keep the model in memory only.
+        settings: ``section.key=value`` over the recipe.
+        seed: the same seed gives the same model.
+        device: "cpu", "cuda" or another of torch's, or "auto".
+        resume: go on where an earlier run with the same ``out`` was stopped.
+        reading: how to read ``data``.
+    """
+    from unidex.training.run import Run, read_log
+
+    config = load_config(recipe, list(settings))
+    folder = None if out is None else Path(out)
+    work = None if folder is None else folder.with_name(f"{folder.name}.training")
+    if folder is not None and folder.exists() and not resume:
+        raise UnidexError(f"{folder}: the model folder must be new, but exists; name another or remove it")
+    if work is not None and not resume:
+        shutil.rmtree(work, ignore_errors=True)
+    dataset = data if isinstance(data, Dataset) else read(data, reading)
+    model = Run(dataset, config, seed=seed, device=chosen_device(device), folder=work).model(resume=resume)
+    if len(dataset.test):
+        model.metrics["test"] = evaluate(model, dataset).as_dict()
+    if folder is not None and work is not None:
+        model.log = read_log(work)
+        model.save(folder)
+        shutil.rmtree(work, ignore_errors=True)
+    return model
+
+
+def evaluate(model: Model, dataset: Dataset, *, split: str = "test", mode: Mode | None = None, k: int = 100) -> Scores:
+    """Score a model on a split of a data set. Labels are matched by uid: either may have some the other has not."""
+    texts = _split_of(dataset, split)
+    ids_of = _label_ids(model, dataset)
+    unknown = np.flatnonzero(ids_of < 0) if (ids_of < 0).any() else None
+    places = min(places_needed(texts, k), len(model.labels))
+    with progress.task("predicting", len(texts), unit="texts") as advance:
+        parts = []
+        for start in range(0, len(texts), _BLOCK):
+            part = list(texts.texts[start : start + _BLOCK])
+            found = model.predict(part, places, mode=mode, forbidden=unknown)
+            parts.append(TopK(np.where(found.ids < 0, PADDING, ids_of[found.ids]), found.scores))
+            advance(len(part))
+    topk = TopK(np.concatenate([part.ids for part in parts]), np.concatenate([part.scores for part in parts]))
+    return score_topk(topk, dataset, texts)
+
+
+def chosen_device(name: str) -> torch.device:
+    """A torch device by name; "auto" takes a GPU where there is one."""
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UnidexError(f"--device must be one that this machine has, but {name!r} is not: {error}") from None
+    return device
+
+
+def _split_of(dataset: Dataset, split: str) -> Split:
     if split not in ("train", "test"):
         raise DataError(f"--split must be train or test, but is {quoted(split)}")
     texts = dataset.test if split == "test" else dataset.train
     if len(texts) == 0:
         raise DataError(f"data set {quoted(dataset.name)} must have {split} texts to be scored on, but has none")
-    topk = read_predictions(file, dataset, "test" if split == "test" else "train")
-    return score_topk(topk, dataset, texts, use_filter=use_filter)
+    return texts
+
+
+def _label_ids(model: Model, dataset: Dataset) -> NDArray[np.int64]:
+    """For each label of a model its id in a data set, or -1."""
+    uids = [dataset.labels.uid(label) for label in range(dataset.num_labels)]
+    if uids == model.labels.uids:
+        return np.arange(dataset.num_labels)
+    number = {uid: label for label, uid in enumerate(uids)}
+    found = np.array([number.get(uid, -1) for uid in model.labels.uids], dtype=np.int64)
+    if (found < 0).all():
+        raise DataError(
+            f"the labels of data set {quoted(dataset.name)} must be among the model's, but none is; "
+            "is this the data it was trained on?"
+        )
+    return found
+
+
+def load_model(folder: Path, device: str = "auto") -> Model:
+    """Read a model folder."""
+    from unidex.model import Model
+
+    return Model.load(folder, str(chosen_device(device)))
+
+
+def predicted_lines(folder: Path, file: str, k: int, mode: str | None) -> Iterator[dict[str, Any]]:
+    """Predictions for the texts of a file, or of standard input where it is "-"."""
+    from unidex import living
+
+    if mode not in (None, "both", "dual", "classifier"):
+        raise DataError(f"--mode must be both, dual or classifier, but is {quoted(mode)}")
+    texts = (line.rstrip("\r\n") for line in sys.stdin) if file == "-" else living.texts_in(Path(file))
+    yield from living.predicted_rows(load_model(folder), texts, k, mode)  # type: ignore[arg-type]
+
+
+def listed_labels(folder: Path, search: str, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """Labels of a model by falling frequency, and how many there are."""
+    from unidex import living
+
+    return living.list_labels(load_model(folder), search, limit)
+
+
+def add_labels(folder: Path, texts: list[str], file: Path | None) -> list[dict[str, Any]]:
+    """Add labels to a model folder; it is replaced as a whole when they are in."""
+    from unidex import living
+
+    new_texts, uids = living.new_labels(texts, file)
+    model = load_model(folder)
+    ids = model.add_labels(new_texts, uids)
+    model.save(folder)
+    return [living.label_row(model, label) for label in ids.tolist()]
+
+
+def remove_labels(folder: Path, uids: list[str]) -> list[dict[str, Any]]:
+    """Remove labels from a model folder."""
+    from unidex import living
+
+    model = load_model(folder)
+    ids = living.ids_of(model, uids)
+    rows = [living.label_row(model, label) for label in ids]
+    model.remove_labels(ids)
+    model.save(folder)
+    return rows

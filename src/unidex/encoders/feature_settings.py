@@ -22,7 +22,7 @@ class FeatureSettings:
         parts: the pieces of a word at underscores, case changes and digits ("getHTTPPort2" -> get, HTTP, Port, 2) as
             further words, so that an identifier meets the plain words it is made of.
         bigrams: two words that stand side by side.
-        chars: character n-grams of words, whose ends are marked.
+        chars: character n-grams of words, whose ends are marked; one that is a whole word only where words are off.
         chars_min: the shortest n-gram, marks included.
         chars_max: the longest n-gram, marks included.
         subwords: tokens of a subword tokenizer, either trained on the data or given.
@@ -86,7 +86,9 @@ class FeatureSettings:
             raise _error(f"chars_max must be at least chars_min ({self.chars_min}), but is {self.chars_max}")
         # Feature ids are 32-bit.
         if self.max_features + self.num_buckets >= 1 << 31:
-            raise _error(f"max_features + num_buckets must be below 2^31, but is {self.max_features + self.num_buckets}")
+            raise _error(
+                f"max_features + num_buckets must be below 2^31, but is {self.max_features + self.num_buckets}"
+            )
         for name, choices in (("weighting", get_args(Weighting)), ("normalise", get_args(Normalisation))):
             if getattr(self, name) not in choices:
                 raise _error(f"{name} must be one of {listed(choices)}, but is {quoted(getattr(self, name))}")
@@ -101,7 +103,7 @@ class FeatureSettings:
 
 
 _LOWEST = {
-    "chars_min": 1,
+    "chars_min": 2,  # one mark alone says nothing
     "subword_vocabulary": 1,
     "min_df": 1,
     "max_features": 0,

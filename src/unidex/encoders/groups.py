@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex.encoders.codepoints import folded, text_of
 from unidex.encoders.feature_settings import FeatureSettings
 from unidex.encoders.hashing import distinct, keys_of_ngrams, keys_of_pairs, keys_of_strings, mix, places
-from unidex.encoders.words import MARK, Pieces, Words, ngrams_of, parts_of
+from unidex.encoders.words import MARK, WORD_SEED, Pieces, Words, ngrams_of, parts_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Other seeds, other keys: a trigram "red" is not the word "red". The numbers are part of the format of saved features.
-WORD_SEED, NGRAM_SEED, SUBWORD_SEED = 0x51ED270B27B4C1E9, 0xA3B195354A39B70D, 0xC2B2AE3D27D4EB4F
+# Other seeds, other keys: the trigram "red" is not the word "red".
+NGRAM_SEED = 0xA3B195354A39B70D
+SUBWORD_SEED = 0xC2B2AE3D27D4EB4F
 
 
 class Kind(IntEnum):
@@ -57,49 +57,47 @@ class Group:
         name: of the group.
         keys: of the features, ascending.
         occurrences: finds where they occur; called only where that is needed.
-        feature_name: the readable name of the feature at a place of ``keys``.
+        feature_names: the readable names of the features at places of ``keys``.
     """
 
     name: str
     keys: NDArray[np.uint64]
     occurrences: Callable[[], list[Occurrences]]
-    feature_name: Callable[[int], str]
+    feature_names: Callable[[NDArray[np.int64]], list[str]]
 
 
 def groups_of(texts: Sequence[str], settings: FeatureSettings, tokenizer: Tokenizer | None) -> Iterator[Group]:
     """The feature groups of texts, always in the same order.
 
-    >>> settings = FeatureSettings(min_df=1)
-    >>> for group in groups_of(["GoldenRatio is golden"], settings, None):
-    ...     print(group.name, sorted(group.feature_name(place) for place in range(len(group.keys))))
+    >>> for group in groups_of(["GoldenRatio is golden"], FeatureSettings(), None):
+    ...     print(group.name, sorted(group.feature_names(np.arange(len(group.keys)))))
     words ['golden', 'goldenratio', 'is', 'ratio']
     bigrams ['goldenratio is', 'is golden']
     """
     if settings.words or settings.bigrams or settings.chars:
-        words = Words.of(texts)
-        if settings.lower_case:
-            letters = folded(words.codes)
-        else:
-            letters = words.codes
-        word_keys = keys_of_strings(letters[places(words.starts, words.lengths)], words.lengths, WORD_SEED)
-        if settings.words:
-            yield _terms(words, letters, word_keys, with_parts=settings.parts)
+        words = Words.of(texts, lower_case=settings.lower_case)
+        yield from groups_of_each_word(words, settings)
         if settings.bigrams:
-            yield _bigrams(words, letters, word_keys)
-        if settings.chars:
-            yield _ngrams(words, letters, range(settings.chars_min, settings.chars_max + 1))
+            yield _bigrams(words)
     if tokenizer is not None:
-        yield _subwords(texts, tokenizer)
+        yield subwords_of(texts, tokenizer)
 
 
-def _terms(words: Words, letters: NDArray[np.uint32], word_keys: NDArray[np.uint64], *, with_parts: bool) -> Group:
+def groups_of_each_word(words: Words, settings: FeatureSettings) -> Iterator[Group]:
+    """Those of the groups whose features a word has wherever it stands."""
+    if settings.words:
+        yield _terms(words, with_parts=settings.parts)
+    if settings.chars:
+        # An n-gram from mark to mark is the word itself, which is a feature already where words are on.
+        yield _ngrams(words, range(settings.chars_min, settings.chars_max + 1), whole_words=not settings.words)
+
+
+def _terms(words: Words, *, with_parts: bool) -> Group:
     none = np.empty(0, dtype=np.int64)
     parts = parts_of(words) if with_parts else Pieces(none, none, none)
-    part_keys = keys_of_strings(letters[places(parts.starts, parts.lengths)], parts.lengths, WORD_SEED)
-    keys, example, feature = distinct(np.concatenate([word_keys, part_keys]))
-    starts = np.concatenate([words.starts, parts.starts])[example]
-    lengths = np.concatenate([words.lengths, parts.lengths])[example]
-    num_words = len(word_keys)
+    part_keys = keys_of_strings(words.letters[places(parts.starts, parts.lengths)], parts.lengths, WORD_SEED)
+    keys, example, feature = distinct(np.concatenate([words.keys, part_keys]))
+    num_words = len(words.keys)
 
     def occurrences() -> list[Occurrences]:
         found = [Occurrences(Kind.WORD, words.rows, feature[:num_words][words.ids])]
@@ -107,58 +105,66 @@ def _terms(words: Words, letters: NDArray[np.uint32], word_keys: NDArray[np.uint
             found.append(_of_each_word(Kind.PART, words, parts.words, feature[num_words:]))
         return found
 
-    return Group("words", keys, occurrences, lambda at: text_of(letters[starts[at] : starts[at] + lengths[at]]))
+    def names(at: NDArray[np.int64]) -> list[str]:
+        starts = np.concatenate([words.starts, parts.starts])
+        lengths = np.concatenate([words.lengths, parts.lengths])
+        return words.texts(starts[example[at]], lengths[example[at]])
+
+    return Group("words", keys, occurrences, names)
 
 
-def _bigrams(words: Words, letters: NDArray[np.uint32], word_keys: NDArray[np.uint64]) -> Group:
+def _bigrams(words: Words) -> Group:
     left = np.flatnonzero(words.rows[1:] == words.rows[:-1])
-    flat_keys = word_keys[words.ids]
+    flat_keys = words.keys[words.ids]
     keys, example, feature = distinct(keys_of_pairs(flat_keys[left], flat_keys[left + 1]))
-    ends = words.starts + words.lengths
 
-    def name(at: int) -> str:
-        place = left[example[at]]
-        first, second = words.ids[place], words.ids[place + 1]
-        texts = (text_of(letters[words.starts[word] : ends[word]]) for word in (first, second))
-        return " ".join(texts)
+    def names(at: NDArray[np.int64]) -> list[str]:
+        firsts, seconds = words.ids[left[example[at]]], words.ids[left[example[at]] + 1]
+        texts = (words.texts(words.starts[side], words.lengths[side]) for side in (firsts, seconds))
+        return [f"{first} {second}" for first, second in zip(*texts, strict=True)]
 
-    return Group("bigrams", keys, lambda: [Occurrences(Kind.BIGRAM, words.rows[left], feature)], name)
+    return Group("bigrams", keys, lambda: [Occurrences(Kind.BIGRAM, words.rows[left], feature)], names)
 
 
-def _ngrams(words: Words, letters: NDArray[np.uint32], sizes: range) -> Group:
-    grams = [ngrams_of(words, n) for n in sizes]
-    flat_keys = [keys_of_ngrams(letters, gram.starts, n, NGRAM_SEED) for n, gram in zip(sizes, grams, strict=True)]
-    starts = np.concatenate([gram.starts for gram in grams])
-    lengths = np.concatenate([gram.lengths for gram in grams])
+def _ngrams(words: Words, sizes: range, *, whole_words: bool) -> Group:
+    pieces = [ngrams_of(words, n, whole_words=whole_words) for n in sizes]
+    flat_keys = [keys_of_ngrams(words.letters, of.starts, n, NGRAM_SEED) for n, of in zip(sizes, pieces, strict=True)]
     keys, example, feature = distinct(np.concatenate(flat_keys))
 
     def occurrences() -> list[Occurrences]:
-        word = np.concatenate([gram.words for gram in grams])
+        word = np.concatenate([of.words for of in pieces])
         order = np.argsort(word, kind="stable")
         return [_of_each_word(Kind.CHARS, words, word[order], feature[order])]
 
-    def name(at: int) -> str:
-        start, length = starts[example[at]], lengths[example[at]]
-        # Shown as users write patterns: red* begins a word, *red ends one, *red* stands inside.
-        inside = text_of(letters[start : start + length])
-        head, tail = inside.startswith(MARK), inside.endswith(MARK)
-        return ("" if head else "*") + inside.strip(MARK) + ("" if tail else "*")
+    def names(at: NDArray[np.int64]) -> list[str]:
+        starts = np.concatenate([of.starts for of in pieces])
+        lengths = np.concatenate([of.lengths for of in pieces])
+        return [_pattern(ngram) for ngram in words.texts(starts[example[at]], lengths[example[at]])]
 
-    return Group("chars", keys, occurrences, name)
+    return Group("chars", keys, occurrences, names)
 
 
-def _subwords(texts: Sequence[str], tokenizer: Tokenizer) -> Group:
+def _pattern(ngram: str) -> str:
+    """An n-gram as users write patterns: red* begins a word, *red ends one, *red* stands inside.
+
+    >>> _pattern("#re"), _pattern("red"), _pattern("ed#")
+    ('re*', '*red*', '*ed')
+    """
+    return ("" if ngram.startswith(MARK) else "*") + ngram.strip(MARK) + ("" if ngram.endswith(MARK) else "*")
+
+
+def subwords_of(texts: Sequence[str], tokenizer: Tokenizer) -> Group:
+    """The group of the subword tokens of texts."""
     encodings = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
     counts = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
     tokens = np.fromiter(chain.from_iterable(encodings), dtype=np.uint64, count=int(counts.sum()))
     keys, example, feature = distinct(mix(tokens + np.uint64(SUBWORD_SEED)))
     rows = np.repeat(np.arange(len(counts)), counts)
-    return Group(
-        "subwords",
-        keys,
-        lambda: [Occurrences(Kind.SUBWORD, rows, feature)],
-        lambda at: f"[{tokenizer.id_to_token(int(tokens[example[at]]))}]",
-    )
+
+    def names(at: NDArray[np.int64]) -> list[str]:
+        return [f"[{tokenizer.id_to_token(token)}]" for token in tokens[example[at]].tolist()]
+
+    return Group("subwords", keys, lambda: [Occurrences(Kind.SUBWORD, rows, feature)], names)
 
 
 def _of_each_word(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 _P = 0x9E6C63D0876A9A47
 _U64 = np.uint64
+_MASK = (1 << 64) - 1
 
 
 class _Powers:
@@ -102,6 +103,21 @@ def keys_of_ngrams(codes: NDArray[np.uint32], starts: NDArray[np.int64], n: int,
     for place, power in enumerate(_powers.first(n)):
         sums += terms.take(starts + place) * power
     return mix(sums)
+
+
+def sums_of_prefixes(text: str, seed: int) -> list[int]:
+    """For one string, without arrays: what ``mix`` turns into the key of its first 1, 2, 3 ... code points.
+
+    >>> sums = np.array(sums_of_prefixes("ab", seed=7), dtype=np.uint64)
+    >>> mix(sums)[1] == keys_of_strings(np.array([97, 98], dtype=np.uint32), np.array([2]), seed=7)[0]
+    np.True_
+    """
+    total, power, sums = seed, 1, []
+    for character in text:
+        total = (total + (ord(character) + 1) * power) & _MASK
+        power = (power * _P) & _MASK
+        sums.append(total)
+    return sums
 
 
 def keys_of_pairs(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint64]:

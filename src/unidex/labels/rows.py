@@ -28,12 +28,26 @@ class RowTable:
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight.detach()
+        self.file: Path | None = None
 
     @classmethod
     def mapped(cls, file: Path, num_rows: int, dim: int) -> RowTable:
         """A table in a file; the system reads and writes its pages as they are used."""
-        size = num_rows * dim
-        return cls(torch.from_file(str(file), shared=True, size=size, dtype=torch.float32).view(num_rows, dim))
+        table = cls(_mapped(file, num_rows, dim))
+        table.file = file
+        return table
+
+    def move_to(self, file: Path) -> None:
+        """Let a table of memory live in a file from now on."""
+        weight = _mapped(file, self.num_rows, self.dim)
+        self.weight = weight.copy_(self.weight)
+        self.file = file
+
+    def zeros(self, what: str) -> Tensor:
+        """State of an optimiser, one number a weight, where the table itself lives."""
+        if self.file is None:
+            return torch.zeros_like(self.weight)
+        return _mapped(self.file.with_name(f"{self.file.name}.{what}"), self.num_rows, self.dim).zero_()
 
     @property
     def num_rows(self) -> int:
@@ -82,8 +96,7 @@ class RowAdam:
     ) -> None:
         self.table = table
         self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
-        self.mean = torch.zeros_like(table.weight)
-        self.square = torch.zeros_like(table.weight)
+        self.mean, self.square = table.zeros("mean"), table.zeros("square")
         self.times = torch.zeros(table.num_rows, 1, device=table.weight.device)
 
     @torch.no_grad()
@@ -112,7 +125,9 @@ class RowAdam:
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Take a saved state."""
-        self.mean, self.square, self.times = state["mean"], state["square"], state["times"]
+        self.mean.copy_(state["mean"])
+        self.square.copy_(state["square"])
+        self.times.copy_(state["times"])
 
 
 class RowAdagrad:
@@ -147,7 +162,12 @@ class RowAdagrad:
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Take a saved state."""
-        self.sum = state["sum"]
+        self.sum.copy_(state["sum"])
+
+
+def _mapped(file: Path, num_rows: int, dim: int) -> Tensor:
+    size = num_rows * dim
+    return torch.from_file(str(file), shared=True, size=size, dtype=torch.float32).view(num_rows, dim)
 
 
 RowOptimiser = RowAdam | RowAdagrad

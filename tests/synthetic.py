@@ -1,0 +1,40 @@
+"""Small generated problems whose answers are known: a text holds the words of its labels among words of no meaning."""
+
+import numpy as np
+from scipy import sparse
+
+from unidex.data.dataset import Dataset, Labels, Split
+from unidex.data.texts import Texts
+
+
+def topics(num_labels=24, num_train=240, num_test=60, seed=0, labels_per_text=2, filters=False):
+    """Each label has two words of its own; a text has one or two labels and shows both words of each."""
+    rng = np.random.default_rng(seed)
+    words = [f"w{number}{chr(97 + number % 26)}" for number in range(2 * num_labels + 40)]
+    label_words = [words[2 * label : 2 * label + 2] for label in range(num_labels)]
+    noise = words[2 * num_labels :]
+
+    def split(count):
+        texts, dense = [], np.zeros((count, num_labels), dtype=np.float32)
+        for row in range(count):
+            chosen = rng.permutation(num_labels)[: 1 + row % labels_per_text]
+            dense[row, chosen] = 1
+            said = [word for label in chosen for word in label_words[label]] + list(rng.choice(noise, 3))
+            texts.append(" ".join(rng.permutation(said)))
+        pairs = sparse.csr_array(np.roll(dense, 1, axis=1) > 0) if filters else None
+        return Split.of(Texts.of(texts), sparse.csr_array(dense), pairs)
+
+    labels = Labels(Texts.of([" ".join(pair) for pair in label_words]), Texts.of([f"L{n}" for n in range(num_labels)]))
+    return Dataset("topics", labels, split(num_train), split(num_test))
+
+
+# A recipe small enough for a test: seconds, not minutes.
+QUICK = [
+    "encoder.dim=32",
+    "features.min_df=1",
+    "train.epochs=6",
+    "train.batch_size=32",
+    "pool.start=2",
+    "pool.refresh_every=2",
+    "pool.hard_negatives=2",
+]

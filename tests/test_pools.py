@@ -1,0 +1,158 @@
+"""Pools and batches against the rules they follow, written out slowly."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from unidex.pools.batches import clustered_batches, random_batches
+from unidex.pools.negatives import mine_negatives
+from unidex.pools.pool import (
+    choose_labels,
+    draw_labels,
+    draw_negatives,
+    log_inclusion,
+    make_batch,
+    make_targets,
+)
+
+
+def random_pairs(rng, num_texts, num_labels, density=0.3):
+    dense = (rng.random((num_texts, num_labels)) < density) * rng.uniform(0.1, 1, (num_texts, num_labels))
+    return sparse.csr_array(dense.astype(np.float32))
+
+
+def test_drawn_labels_are_positives_of_their_texts_and_every_one_can_be_drawn():
+    positives = sparse.csr_array(np.array([[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0]], dtype=np.float32))
+    rng = np.random.default_rng(0)
+    drawn = draw_labels(positives, np.array([0, 1, 2]), 2, rng)
+    assert len(drawn) == 4
+    assert set(drawn[:2]) <= {0, 2, 3}
+    assert set(drawn[2:]) == {1}
+    many = draw_labels(positives, np.zeros(300, dtype=np.int64), 1, rng)
+    assert set(many) == {0, 2, 3}
+
+
+def test_drawn_negatives_do_not_repeat_in_a_text_and_skip_padding():
+    shortlist = np.array([[5, 6, 7], [8, -1, -1]])
+    for seed in range(20):
+        drawn = draw_negatives(shortlist, np.array([0, 1]), 2, np.random.default_rng(seed))
+        of_first = [label for label in drawn if label in (5, 6, 7)]
+        assert len(of_first) == 2
+        assert len(set(of_first)) == 2
+        assert set(drawn) - {5, 6, 7} <= {8}
+
+
+def slow_pool(drawn, negatives, further, size):
+    """The rule in words: most frequent first, lower id among equals, group after group."""
+    pool = []
+    for group in (drawn, negatives, further):
+        counts = {}
+        for label in group:
+            counts[label] = counts.get(label, 0) + 1
+        for label in sorted(counts, key=lambda label: (-counts[label], label)):
+            if label not in pool and len(pool) < size:
+                pool.append(label)
+    return sorted(pool)
+
+
+labels = st.lists(st.integers(0, 12), max_size=20).map(lambda ids: np.array(ids, dtype=np.int64))
+
+
+@given(labels, labels, labels, st.integers(1, 15))
+def test_pool_is_filled_in_the_order_of_the_paper(drawn, negatives, further, size):
+    assert choose_labels(drawn, negatives, further, size).tolist() == slow_pool(drawn, negatives, further, size)
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32 - 1))
+def test_targets_are_all_positives_in_the_pool_and_filter_pairs_are_neither(seed):
+    rng = np.random.default_rng(seed)
+    positives, filters = random_pairs(rng, 6, 9), random_pairs(rng, 6, 9, 0.2).astype(bool)
+    texts = rng.permutation(6)[:4]
+    pool = np.sort(rng.permutation(9)[:5])
+    targets = make_targets(positives, filters, texts, pool)
+    truth, filtered = positives.toarray(), filters.toarray()
+    expected = {(i, j): truth[t, p] for i, t in enumerate(texts) for j, p in enumerate(pool) if truth[t, p] > 0}
+    found = dict(
+        zip(zip(targets.rows.tolist(), targets.columns.tolist(), strict=True), targets.weights.tolist(), strict=True)
+    )
+    assert found == pytest.approx(expected)
+    ignored = {(i, j) for i, t in enumerate(texts) for j, p in enumerate(pool) if filtered[t, p]} - set(expected)
+    assert set(zip(targets.ignored_rows.tolist(), targets.ignored_columns.tolist(), strict=True)) == ignored
+
+
+def test_a_positive_brought_in_as_anothers_negative_counts():
+    positives = sparse.csr_array(np.array([[1, 0, 0], [0, 1, 1]], dtype=np.float32))
+    none = sparse.csr_array((2, 3), dtype=bool)
+    shortlist = np.array([[2], [0]])  # label 2 is a hard negative of text 0 and a positive of text 1
+    batch = make_batch(
+        positives, none, np.array([0, 1]), num_positives=1, num_negatives=1, size=10, shortlist=shortlist,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    pairs = set(zip(batch.targets.rows.tolist(), batch.labels[batch.targets.columns].tolist(), strict=True))
+    assert (1, 2) in pairs
+    assert (1, 1) in pairs
+
+
+def test_texts_left_without_a_positive_are_dropped():
+    positives = sparse.csr_array(np.eye(4, dtype=np.float32))
+    none = sparse.csr_array((4, 4), dtype=bool)
+    batch = make_batch(
+        positives, none, np.arange(4), num_positives=1, num_negatives=0, size=2, shortlist=None,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    assert batch.labels.tolist() == [0, 1]
+    assert batch.texts.tolist() == [0, 1]
+    assert batch.targets.shape == (2, 2)
+
+
+def test_log_inclusion_is_the_share_of_pools_a_label_is_in():
+    rng = np.random.default_rng(0)
+    positives = random_pairs(rng, 40, 12, 0.2)
+    none = sparse.csr_array(positives.shape, dtype=bool)
+    rows = np.flatnonzero(np.diff(positives.indptr))
+    seen = np.zeros(12)
+    trials = 4000
+    for _ in range(trials):
+        texts = rng.permutation(40)[:8]
+        drawn = draw_labels(positives, texts, 2, rng)
+        seen[np.unique(drawn)] += 1
+    assert len(rows)
+    assert none.nnz == 0
+    np.testing.assert_allclose(np.exp(log_inclusion(positives, 8, 2)), seen / trials, atol=0.05)
+
+
+@pytest.mark.parametrize(("count", "size"), [(10, 3), (7, 7), (1, 5), (100, 9)])
+def test_batches_hold_every_text_once(count, size):
+    rng = np.random.default_rng(0)
+    vectors = torch.nn.functional.normalize(torch.randn(count, 4, generator=torch.Generator().manual_seed(0)), dim=1)
+    for batches in (random_batches(count, size, rng), clustered_batches(vectors, size, rng)):
+        assert sorted(np.concatenate(batches).tolist()) == list(range(count))
+        sizes = [len(batch) for batch in batches]
+        assert max(sizes) <= size
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_clustered_batches_keep_similar_texts_together():
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.nn.functional.normalize(torch.randn(4, 16, generator=generator), dim=1)
+    kinds = torch.arange(64) % 4
+    vectors = torch.nn.functional.normalize(centres[kinds] + 0.05 * torch.randn(64, 16, generator=generator), dim=1)
+    batches = clustered_batches(vectors, 16, np.random.default_rng(0))
+    assert all(len(set(kinds[batch].tolist())) == 1 for batch in batches)
+
+
+def test_mined_negatives_are_the_best_that_are_not_own():
+    rng = np.random.default_rng(0)
+    texts, label_vectors = torch.randn(7, 5), torch.randn(11, 5)
+    positives, filters = random_pairs(rng, 7, 11), random_pairs(rng, 7, 11, 0.2).astype(bool)
+    mined = mine_negatives(texts, label_vectors, positives, filters, 4)
+    scores = (texts @ label_vectors.T).numpy()
+    scores[(positives.toarray() > 0) | filters.toarray()] = -np.inf
+    for row in range(7):
+        allowed = np.flatnonzero(np.isfinite(scores[row]))
+        best = allowed[np.argsort(-scores[row][allowed])][:4]
+        assert mined[row][mined[row] >= 0].tolist() == best.tolist()

@@ -1,0 +1,92 @@
+"""Row tables and their optimisers against dense optimisers and hand-made steps."""
+
+import pytest
+import torch
+
+from unidex.labels.rows import RowAdagrad, RowAdam, RowTable
+
+
+def run(optimiser, ids, grads, lr=0.1):
+    for grad in grads:
+        rows = optimiser.table.gather(ids)
+        (rows * grad).sum().backward()
+        optimiser.step(ids, rows, lr)
+
+
+def test_row_adam_equals_dense_adamw_when_every_row_is_touched():
+    torch.manual_seed(0)
+    start = torch.randn(5, 3, dtype=torch.float64)
+    grads = torch.randn(7, 5, 3, dtype=torch.float64)
+    dense = torch.nn.Parameter(start.clone())
+    reference = torch.optim.AdamW([dense], lr=0.1, weight_decay=0.2)
+    for grad in grads:
+        reference.zero_grad()
+        (dense * grad).sum().backward()
+        reference.step()
+    rows = RowAdam(RowTable(start.clone()), weight_decay=0.2)
+    rows.times = rows.times.double()
+    run(rows, torch.arange(5), grads)
+    torch.testing.assert_close(rows.table.weight, dense.detach(), rtol=1e-10, atol=1e-10)
+
+
+def test_row_adam_counts_steps_by_row():
+    # A row touched for the first time moves by lr in each direction, however many steps others have made.
+    optimiser = RowAdam(RowTable(torch.zeros(2, 2)))
+    run(optimiser, torch.tensor([0]), torch.ones(9, 1, 2))
+    before = optimiser.table.weight[0].clone()
+    run(optimiser, torch.tensor([1]), torch.tensor([[[1.0, -2.0]]]))
+    torch.testing.assert_close(optimiser.table.weight[1], torch.tensor([-0.1, 0.1]), rtol=1e-4, atol=0)
+    assert torch.equal(optimiser.table.weight[0], before)
+
+
+def test_row_adagrad_by_hand():
+    # Gradient (3, 4): mean square 12.5; the second step adds 12.5 again.
+    optimiser = RowAdagrad(RowTable(torch.zeros(1, 2, dtype=torch.float64)))
+    optimiser.sum = optimiser.sum.double()
+    run(optimiser, torch.tensor([0]), torch.tensor([[[3.0, 4.0]]] * 2, dtype=torch.float64), lr=1.0)
+    moved = -(1 / 12.5**0.5 + 1 / 25**0.5)
+    torch.testing.assert_close(optimiser.table.weight, torch.tensor([[3 * moved, 4 * moved]], dtype=torch.float64))
+    assert optimiser.sum.item() == pytest.approx(25.0)
+
+
+@pytest.mark.parametrize("kind", [RowAdam, RowAdagrad])
+def test_only_the_rows_of_a_step_change(kind):
+    start = torch.randn(6, 4)
+    optimiser = kind(RowTable(start.clone()))
+    run(optimiser, torch.tensor([4, 1]), torch.randn(3, 2, 4))
+    changed = (optimiser.table.weight != start).any(dim=1)
+    assert changed.tolist() == [False, True, False, False, True, False]
+
+
+@pytest.mark.parametrize("kind", [RowAdam, RowAdagrad])
+def test_state_goes_on_as_if_never_stopped(kind):
+    torch.manual_seed(1)
+    ids, grads = torch.tensor([0, 2]), torch.randn(6, 2, 4)
+    unbroken = kind(RowTable(torch.ones(3, 4)))
+    run(unbroken, ids, grads)
+    first = kind(RowTable(torch.ones(3, 4)))
+    run(first, ids, grads[:3])
+    second = kind(RowTable(first.table.weight.clone()))
+    second.load({name: value.clone() for name, value in first.state().items()})
+    run(second, ids, grads[3:])
+    assert torch.equal(second.table.weight, unbroken.table.weight)
+
+
+@pytest.mark.parametrize("kind", [RowAdam, RowAdagrad])
+def test_a_mapped_table_learns_like_one_in_memory(kind, tmp_path):
+    torch.manual_seed(2)
+    start, grads, ids = torch.randn(50, 3), torch.randn(4, 2, 3), torch.tensor([7, 49])
+    mapped = RowTable.mapped(tmp_path / "table", 50, 3)
+    mapped.weight.copy_(start)
+    inside = RowTable(start.clone())
+    run(kind(mapped), ids, grads)
+    run(kind(inside), ids, grads)
+    assert torch.equal(mapped.weight, inside.weight)
+    again = RowTable.mapped(tmp_path / "table", 50, 3)
+    assert torch.equal(again.weight, inside.weight)
+
+
+def test_grow_appends_rows():
+    table = RowTable(torch.zeros(2, 3))
+    table.grow(torch.ones(1, 3))
+    assert table.weight.tolist() == [[0, 0, 0], [0, 0, 0], [1, 1, 1]]
