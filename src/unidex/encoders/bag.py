@@ -26,19 +26,12 @@ class BagEncoder(nn.Module):
         self.features = features
         self.dim = dim
         self.dropout = dropout
-        self.table = RowTable(torch.empty(features.num_features, dim))
-        self.layer = nn.Linear(dim, dim) if residual else None
-        self.start: Tensor | None = None
-        self.reset()
-
-    def reset(self) -> None:
-        """Weights as before training: ``start`` where vectors were given, else random ones; the caller seeds torch."""
         # Rows of length about 1 that point anywhere: texts that share no feature begin unrelated.
-        shape = self.table.weight.shape
-        self.table.weight = torch.randn(shape) / self.dim**0.5 if self.start is None else self.start.clone()
+        self.table = RowTable(torch.randn(features.num_features, dim) / dim**0.5)
+        self.layer = nn.Linear(dim, dim) if residual else None
         if self.layer is not None:
             # Small, not zero: the encoder begins as the plain sum, and every weight gets a gradient.
-            nn.init.normal_(self.layer.weight, std=0.1 / self.dim**0.5)
+            nn.init.normal_(self.layer.weight, std=0.1 / dim**0.5)
             nn.init.zeros_(self.layer.bias)
 
     def prepare(self, texts: Any) -> sparse.csr_array:

@@ -54,6 +54,8 @@ class Run:
         self.dataset, self.config, self.seed, self.device, self.folder = dataset, config, seed, device, folder
         torch.manual_seed(seed)
         self._encoder = build_encoder(config, dataset.train.texts, dataset.labels.texts)
+        # Trained twice, the encoder begins twice from the same weights.
+        self._start = _weights(self._encoder) if config.train.refit and config.train.validation > 0 else None
         self._texts = self._encoder.prepare(dataset.train.texts)
         self._labels = self._encoder.prepare(dataset.labels.texts)
 
@@ -109,13 +111,16 @@ class Run:
             self._texts if rows is None else self._texts[rows], self._labels, split.positives, split.filter_pairs
         )
         torch.manual_seed(self.seed)
-        self._encoder.reset()
+        if self._start is not None:
+            _restore(self._encoder, self._start)
         network = build_network(config, self._encoder, self.dataset.num_labels, self.device)
         if config.heads.classifier and config.heads.classifier_start == "label-text":
             start_classifiers(network, self._labels)
         if config.train.tables == "file":
             if self.folder is None or self.device.type != "cpu":
-                raise UnidexError("train.tables = 'file' needs a model folder (--out) and the device cpu, but has not both")
+                raise UnidexError(
+                    "train.tables = 'file' needs a model folder (--out) and the device cpu, but has not both"
+                )
             (self.folder / phase).mkdir(parents=True, exist_ok=True)
             for name, table in network.tables().items():
                 table.move_to(self.folder / phase / f"{name}.table")
@@ -130,6 +135,17 @@ class Run:
         folder = None if self.folder is None else self.folder / phase
         trainer = Trainer(network, data, config, seed=self.seed, folder=folder, validate=validate)
         return network, trainer.run(resume=resume)
+
+
+def _weights(encoder: Any) -> dict[str, torch.Tensor]:
+    found = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    return found | ({"table": encoder.table.weight.clone()} if hasattr(encoder, "table") else {})
+
+
+def _restore(encoder: Any, weights: dict[str, torch.Tensor]) -> None:
+    encoder.load_state_dict({name: tensor for name, tensor in weights.items() if name != "table"})
+    if "table" in weights:
+        encoder.table.weight = weights["table"].clone()
 
 
 def _with(config: Config, *, epochs: int, fusion: float) -> Config:
