@@ -21,27 +21,33 @@ def random_batches(num_texts: int, size: int, rng: np.random.Generator) -> list[
     return np.array_split(rng.permutation(num_texts), max(1, math.ceil(num_texts / size)))
 
 
+def num_clusters(num_texts: int, size: int) -> int:
+    """How many batches ``clustered_batches`` makes: the largest power of two that leaves them at least ``size`` texts.
+
+    >>> num_clusters(294805, 512), num_clusters(100, 512)
+    (512, 1)
+    """
+    return 1 << max(0, math.floor(math.log2(max(num_texts, 1) / size)))
+
+
 def clustered_batches(vectors_ND: Tensor, size: int, rng: np.random.Generator) -> list[Ids]:
     """All texts once, similar ones together: recursive balanced 2-means on unit vectors.
 
-    The number of batches is the least power of two that keeps them at most ``size``; their sizes differ by at most one.
-    Similar texts are each other's hard negatives: their labels are in one pool.
+    Batches have from ``size`` to just under twice as many texts, and differ by at most one. Similar texts are each
+    other's hard negatives: their labels are in one pool.
 
-    References: UniDEC (arXiv 2405.03714), NGAME (balanced clusters as batches).
+    References: UniDEC (arXiv 2405.03714): 294805 texts and 512 make 512 batches of 576.
     """
-    depth = max(0, math.ceil(math.log2(max(len(vectors_ND), 1) / size)))
     groups = [np.arange(len(vectors_ND))]
-    for _ in range(depth):
+    while len(groups) < num_clusters(len(vectors_ND), size):
         groups = [half for group in groups for half in halves(vectors_ND, group, rng)]
-    return [group for group in groups if len(group)]
+    return groups
 
 
 def halves(
     vectors_ND: Tensor, group: Ids, rng: np.random.Generator, *, most_rounds: int = 20, least_gain: float = 1e-4
 ) -> tuple[Ids, Ids]:
     """Two equal halves of a group by spherical 2-means, until the mean similarity gains less than ``least_gain``."""
-    if len(group) < 2:
-        return group, group[:0]
     members = vectors_ND[torch.from_numpy(group).to(vectors_ND.device)]
     middle = (len(group) + 1) // 2
     centres = members[torch.from_numpy(rng.choice(len(group), 2, replace=False)).to(members.device)].T

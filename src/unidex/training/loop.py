@@ -28,7 +28,7 @@ from unidex.config import Config
 from unidex.errors import UnidexError
 from unidex.evaluating import metric_value
 from unidex.network import Network
-from unidex.pools.batches import clustered_batches, random_batches
+from unidex.pools.batches import clustered_batches, num_clusters, random_batches
 from unidex.pools.negatives import mine_negatives
 from unidex.pools.pool import log_inclusion, make_batch
 from unidex.training import checkpoint
@@ -99,7 +99,7 @@ class Trainer:
         num_texts = len(self._rows)
         random_count = len(random_batches(num_texts, config.train.batch_size, np.random.default_rng(0)))
         clustered = pool.batches == "clustered" and pool.start < config.train.epochs
-        clustered_count = 1 << max(0, int(np.ceil(np.log2(num_texts / config.train.batch_size)))) if clustered else 0
+        clustered_count = num_clusters(num_texts, config.train.batch_size) if clustered else 0
         num_random = min(pool.start, config.train.epochs) if clustered else config.train.epochs
         self.num_steps = num_random * random_count + (config.train.epochs - num_random) * clustered_count
         self.optimisers = Optimisers(network, config, self.num_steps)
