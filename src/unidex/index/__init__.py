@@ -1,0 +1,5 @@
+"""Indexes: the labels of highest inner product with a text, exact or approximate, behind one protocol."""
+
+from unidex.index.base import KINDS, Index, build, load
+
+__all__ = ["KINDS", "Index", "build", "load"]

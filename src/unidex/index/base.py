@@ -1,0 +1,260 @@
+"""What every index promises, the checks they share, and the two ways to get one: ``build`` and ``load``.
+
+An index finds, for each text vector, the labels whose vectors have the highest inner product with it. How it looks for
+them lives in one module a kind.
+
+Shapes: B texts, L labels, D dimensions, K places.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unidex.errors import ConfigError, ModelError, listed, quoted
+from unidex.topk import TopK
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KINDS = {"exact": "unidex.index.exact:ExactIndex", "hnsw": "unidex.index.hnsw:HnswIndex"}
+FORMAT = 1
+_MANIFEST = "manifest.json"
+_CHECKED_AT_ONCE = 1 << 22  # numbers looked at in one go, so that a mapped file is never read whole
+
+
+class Index(Protocol):
+    """Label vectors that can be searched. A label's id is the number of its row; it never changes.
+
+    Laws: places are ordered by score, ties by the lower id; where there are fewer labels than places the rest is
+    padding (id -1, score -inf); a removed label is never returned and its id is never given to another.
+    """
+
+    @classmethod
+    def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Self:
+        """An index over these label vectors; ids are row numbers."""
+        ...
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The index that ``save`` wrote."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write the index to a folder; an index that is there already is replaced."""
+        ...
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels that can be found, without the removed ones."""
+        ...
+
+    @property
+    def num_ids(self) -> int:
+        """Number of ids given so far, removed labels included; the next added label gets this id."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Numbers a vector."""
+        ...
+
+    def search(
+        self,
+        queries_BD: NDArray[np.floating[Any]] | Tensor,
+        k: int,
+        *,
+        allowed: ArrayLike | None = None,
+        forbidden: ArrayLike | None = None,
+    ) -> TopK:
+        """The k best labels of each text.
+
+        Args:
+            queries_BD: one vector a text.
+            k: number of places.
+            allowed: ids of the only labels that may be returned; all where None.
+            forbidden: ids of labels that are not returned.
+        """
+        ...
+
+    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
+        """Append labels; the result is their ids."""
+        ...
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Never return these labels again. The ids of the others do not change."""
+        ...
+
+
+def build(kind: str, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Index:
+    """An index of a kind over label vectors.
+
+    >>> labels = np.array([[1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
+    >>> index = build("exact", labels)
+    >>> index.search(np.array([[0.2, 0.9]], dtype=np.float32), k=1).ids.tolist()
+    [[1]]
+    """
+    cls = _class_of(kind)
+    try:
+        return cls.build(vectors_LD, **settings)
+    except TypeError as error:
+        if "unexpected keyword" not in str(error):
+            raise
+        raise ConfigError(f"index {kind!r} does not know a setting: {str(error).split(') ')[-1]}") from None
+
+
+def load(folder: Path) -> Index:
+    """The index in a folder, whatever its kind."""
+    folder = Path(folder)
+    return _class_of(read_manifest(folder)["kind"]).load(folder)
+
+
+def _class_of(kind: str) -> type[Index]:
+    if kind not in KINDS:
+        raise ConfigError(f"an index must be one of {listed(KINDS)}, but is {quoted(kind)}")
+    # Imported when wanted: the protocol can be used without torch or faiss.
+    module, name = KINDS[kind].split(":")
+    found: type[Index] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def check_vectors(vectors: NDArray[np.floating[Any]] | Tensor, what: str, dim: int | None = None) -> None:
+    """Refuse what is not a table of finite numbers with ``dim`` columns.
+
+    >>> check_vectors(np.array([[1.0, np.nan]]), "label vectors")
+    Traceback (most recent call last):
+    ...
+    ValueError: label vectors must be finite numbers, but row 0 is not; look for a division by zero in their making
+    """
+    if vectors.ndim != 2:
+        raise ValueError(f"{what} must have two dimensions [number, dim], but have shape {tuple(vectors.shape)}")
+    num_rows, found = vectors.shape
+    if found == 0 or (dim is not None and found != dim):
+        wanted = "at least one number" if dim is None else f"{dim} numbers"
+        raise ValueError(
+            f"{what} must have {wanted} a row like the index, but have {found}; encode them with its model"
+        )
+    rows_at_once = max(1, _CHECKED_AT_ONCE // found)
+    for start in range(0, num_rows, rows_at_once):
+        block = vectors[start : start + rows_at_once]
+        if isinstance(block, np.ndarray):
+            finite = np.isfinite(block).all(axis=1)
+        else:
+            finite = block.isfinite().all(dim=1).cpu().numpy()
+        if not finite.all():
+            row = start + int(np.argmin(finite))
+            raise ValueError(
+                f"{what} must be finite numbers, but row {row} is not; look for a division by zero in their making"
+            )
+
+
+def check_k(k: int) -> None:
+    """Refuse a number of places below one."""
+    if k < 1:
+        raise ValueError(f"k must be at least 1, but is {k}")
+
+
+def check_ids(ids: ArrayLike, num_ids: int, what: str) -> NDArray[np.int64]:
+    """Label ids as a sorted array without repetition.
+
+    >>> check_ids([3, 1, 3], 4, "removed labels").tolist()
+    [1, 3]
+    """
+    found = np.unique(np.asarray(ids))
+    if found.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if not np.issubdtype(found.dtype, np.integer):
+        raise ValueError(f"{what} must be label ids (whole numbers), but are {found.dtype}")
+    if found[0] < 0 or found[-1] >= num_ids:
+        wrong = found[(found < 0) | (found >= num_ids)]
+        raise ValueError(f"{what} must be label ids below {num_ids}, but some are not: {listed(wrong.tolist())}")
+    return found.astype(np.int64)
+
+
+def hidden_labels(
+    num_ids: int, removed: NDArray[np.int64], allowed: ArrayLike | None, forbidden: ArrayLike | None
+) -> NDArray[np.bool_] | None:
+    """Which ids must not be returned: removed, forbidden, or outside the allowed; None where every id may be.
+
+    >>> hidden_labels(4, np.array([0]), allowed=[0, 1, 2], forbidden=[2]).tolist()
+    [True, False, True, True]
+    """
+    if allowed is None and forbidden is None and removed.size == 0:
+        return None
+    hidden = np.zeros(num_ids, dtype=bool)
+    if allowed is not None:
+        hidden[:] = True
+        hidden[check_ids(allowed, num_ids, "allowed labels")] = False
+    if forbidden is not None:
+        hidden[check_ids(forbidden, num_ids, "forbidden labels")] = True
+    hidden[removed] = True
+    return hidden
+
+
+@contextmanager
+def saved_folder(folder: Path, manifest: dict[str, Any]) -> Iterator[Path]:
+    """A temporary sibling to write an index into; it takes the folder's place when all went well.
+
+    So a crash leaves the old index or the new one, and an index may be saved over the files it is mapped from.
+    """
+    folder = Path(folder)
+    if folder.exists() and any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
+        raise ModelError(
+            f"an index must be saved to a new folder or over another index, but {folder} holds other files"
+        )
+    new, old = folder.with_name(f"{folder.name}.new"), folder.with_name(f"{folder.name}.old")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    try:
+        yield new
+        (new / _MANIFEST).write_text(json.dumps({"format": FORMAT, **manifest}, indent=2) + "\n", encoding="utf-8")
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    new.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def read_manifest(folder: Path, kind: str | None = None) -> dict[str, Any]:
+    """The manifest of a saved index, checked for its form and, where given, its kind."""
+    file = Path(folder) / _MANIFEST
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(
+            f"an index folder must hold {_MANIFEST}, but {folder} does not; build the index again"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} cannot be read ({error}); build the index again") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        found = manifest.get("format") if isinstance(manifest, dict) else manifest
+        raise ModelError(f"{file} must have format {FORMAT}, but has {quoted(found)}; build the index again")
+    for key, wanted in (("kind", str), ("num_ids", int), ("dim", int), ("settings", dict)):
+        if not isinstance(manifest.get(key), wanted):
+            raise ModelError(f"{file} must tell {key!r}, but does not; build the index again")
+    if kind is not None and manifest["kind"] != kind:
+        raise ModelError(f"{file} must be of an index {kind!r}, but is of {quoted(manifest['kind'])}")
+    return manifest
+
+
+def load_array(file: Path, shape: tuple[int | None, ...], *, mapped: bool = False) -> NDArray[Any]:
+    """A saved array, refused where its shape is not the manifest's (None: any length)."""
+    try:
+        # Copy-on-write: nothing writes to it, but torch warns of arrays that it could not write to.
+        array: NDArray[Any] = np.load(file, mmap_mode="c" if mapped else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ModelError(f"{file} cannot be read ({error}); build the index again") from None
+    if array.ndim != len(shape) or any(w not in (None, n) for w, n in zip(shape, array.shape, strict=True)):
+        raise ModelError(f"{file} must have the shape {shape} of its manifest, but has {array.shape}; build it again")
+    return array

@@ -1,0 +1,319 @@
+"""Exact search: every score is computed, block by block, and only the running best places are kept.
+
+A block's scores come from one matrix product. Its columns are cut into groups of neighbours, and the maximum of each
+group decides whether the group is looked at. Once the running best are good, few groups are. So the choice of the best
+costs little beside the product, less than ``torch.topk`` or ``numpy.argpartition`` over the block (docs/index.md), and
+it keeps the law of ties, which neither of them does.
+
+Shapes: B texts, L labels, N labels of a block, G groups of a block, W labels of a group, D dimensions, K places.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from torch import Tensor
+
+from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, load_array, read_manifest, saved_folder
+from unidex.topk import PADDING, TopK
+
+GROUP = 32
+# A matrix product rounds the last columns of an odd width differently from the rest, so that equal vectors would get
+# unequal scores and a tie would go to the wrong label. Every block is as wide as a multiple of this: no odd columns.
+WIDTH_MULTIPLE = 128
+SCORES_AT_ONCE = 1 << 24  # 64 MB of float32
+LABELS_AT_ONCE = 1 << 14
+GATHER_BELOW = 0.25  # share of visible labels below which they are copied out instead of scored with the rest
+
+
+class RunningTopK:
+    """The best places seen so far, for texts whose scores come block by block in ascending order of label id.
+
+    A label enters only if its score is above the K-th best so far (a tie stays with the lower id, which came first).
+    """
+
+    def __init__(self, num_texts: int, k: int, device: torch.device) -> None:
+        self.scores_BK = torch.full((num_texts, k), -torch.inf, device=device)
+        self.ids_BK = torch.full((num_texts, k), PADDING, dtype=torch.int64, device=device)
+
+    def offer(self, texts: slice, scores_BN: Tensor, ids_N: Tensor) -> None:
+        """Merge a block of scores of these texts; N is a multiple of ``GROUP``, a score of -inf is no label."""
+        best_BK, k = self.scores_BK[texts], self.scores_BK.shape[1]
+        num_texts, num_groups = len(scores_BN), scores_BN.shape[1] // GROUP
+        max_BG = scores_BN.view(num_texts, num_groups, GROUP).amax(dim=2)
+        if bool(max_BG.isnan().any()):
+            raise ValueError("scores must be numbers, but some are NaN; look for NaN or huge numbers in the vectors")
+        # The smallest number that enters: just above the K-th best, so never -inf.
+        bound_B = best_BK[:, -1].nextafter(torch.tensor(torch.inf, device=best_BK.device))
+        hit_BG = max_BG >= bound_B[:, None]
+        if k < num_groups and int(hit_BG.sum()) > k * num_texts:
+            # K groups have a maximum of at least the K-th highest maximum, so the K best labels are at least as good.
+            bound_B = bound_B.maximum(max_BG.topk(k, dim=1, sorted=False).values.amin(dim=1))
+            hit_BG = max_BG >= bound_B[:, None]
+        hits = hit_BG.flatten().nonzero().squeeze(1)
+        if len(hits) == 0:
+            return
+        text_of_hit = hits // num_groups
+        candidates_HW = scores_BN.view(-1, GROUP).index_select(0, hits)
+        hit, offset = (candidates_HW >= bound_B[text_of_hit, None]).nonzero(as_tuple=True)
+        text, score = text_of_hit[hit], candidates_HW[hit, offset]
+        label = ids_N[hits[hit] % num_groups * GROUP + offset]
+
+        # Of many labels that tie at the bound (all of them, for a vector of zeros) only the K lowest ids can stay.
+        tied = score == bound_B[text]
+        kept = ~tied | (_rank_in_row(text, tied, num_texts) < k)
+        text, score, label = text[kept], score[kept], label[kept]
+        place = k + _rank_in_row(text, torch.ones_like(text, dtype=torch.bool), num_texts)
+        width = int(place.max()) + 1
+        merged_scores = torch.full((num_texts, width), -torch.inf, device=score.device)
+        merged_ids = torch.full((num_texts, width), PADDING, dtype=torch.int64, device=score.device)
+        merged_scores[:, :k], merged_ids[:, :k] = best_BK, self.ids_BK[texts]
+        merged_scores[text, place], merged_ids[text, place] = score, label
+        # Ids ascend among equal scores in `merged`, so a stable sort keeps the lower one first.
+        sorted_scores, order = merged_scores.sort(dim=1, descending=True, stable=True)
+        self.scores_BK[texts] = sorted_scores[:, :k]
+        self.ids_BK[texts] = merged_ids.gather(1, order[:, :k])
+
+    def result(self) -> TopK:
+        """The places as they are now."""
+        return TopK(self.ids_BK.cpu().numpy(), self.scores_BK.cpu().numpy())
+
+
+def search_exact(
+    queries: NDArray[np.floating[Any]] | Tensor,
+    vectors: NDArray[np.floating[Any]] | Tensor,
+    k: int,
+    *,
+    allowed: ArrayLike | None = None,
+    forbidden: ArrayLike | None = None,
+    excluded: sparse.csr_array | None = None,
+    device: str | torch.device | None = None,
+) -> TopK:
+    """The k labels of highest inner product of each text; never more than one block of scores in memory.
+
+    Args:
+        queries: B x D, one vector a text.
+        vectors: L x D, one vector a label; may be mapped from a file, which is then read once.
+        k: number of places.
+        allowed: ids of the only labels that may be returned; all where None.
+        forbidden: ids of labels that are not returned.
+        excluded: B x L, pairs that are not returned (training positives, filter pairs); a stored value counts,
+            whatever it is.
+        device: where the scores are computed; where the label vectors are, if None. Label vectors that are elsewhere
+            are sent there block by block.
+
+    >>> labels = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], dtype=np.float32)
+    >>> search_exact(np.array([[1.0, 0.5]], dtype=np.float32), labels, k=2).ids.tolist()
+    [[0, 2]]
+    >>> known = sparse.csr_array(np.array([[1, 0, 0]]))
+    >>> search_exact(np.array([[1.0, 0.5]], dtype=np.float32), labels, k=2, excluded=known).ids.tolist()
+    [[2, 1]]
+    """
+    labels_LD = _as_tensor(vectors)
+    if labels_LD.ndim != 2:
+        raise ValueError(f"label vectors must have two dimensions [number, dim], but have {tuple(labels_LD.shape)}")
+    hidden = hidden_labels(len(labels_LD), np.empty(0, dtype=np.int64), allowed, forbidden)
+    where = labels_LD.device if device is None else torch.device(device)
+    return _search([labels_LD], queries, k, hidden=hidden, excluded=excluded, device=where)
+
+
+class ExactIndex:
+    """Label vectors in memory, on a device or mapped from a file, searched exactly.
+
+    >>> index = ExactIndex.build(np.eye(3, dtype=np.float32))
+    >>> index.remove([0])
+    >>> index.add(np.array([[0.5, 0.0, 0.0]], dtype=np.float32)).tolist()
+    [3]
+    >>> index.search(np.array([[1.0, 0.1, 0.0]], dtype=np.float32), k=2).ids.tolist()
+    [[3, 1]]
+    """
+
+    def __init__(self, parts: Sequence[Tensor], removed: NDArray[np.int64]) -> None:
+        # The first part may be mapped from a file; what is added later is kept beside it, in memory.
+        self._parts = list(parts)
+        self._removed = removed
+
+    @classmethod
+    def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, *, device: str | torch.device | None = None) -> Self:
+        """An index over these vectors, which are not copied where they are float32 on the device already."""
+        check_vectors(vectors_LD, "label vectors")
+        return cls([_as_tensor(vectors_LD).to(device)], np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def load(cls, folder: Path, *, device: str | torch.device | None = None) -> Self:
+        """The index that ``save`` wrote; its vectors are mapped, not read, unless they go to another device."""
+        folder = Path(folder)
+        manifest = read_manifest(folder, "exact")
+        shape = (manifest["num_ids"], manifest["dim"])
+        vectors = load_array(folder / "vectors.npy", shape, mapped=shape[0] > 0)
+        removed = check_ids(load_array(folder / "removed.npy", (None,)), shape[0], "removed labels")
+        return cls([_as_tensor(vectors).to(device)], removed)
+
+    def save(self, folder: Path) -> None:
+        """Write ``manifest.json``, ``vectors.npy`` and ``removed.npy``."""
+        shape = (self.num_ids, self.dim)
+        with saved_folder(folder, {"kind": "exact", "num_ids": shape[0], "dim": shape[1], "settings": {}}) as new:
+            np.save(new / "removed.npy", self._removed)
+            if shape[0] == 0:
+                np.save(new / "vectors.npy", np.empty(shape, dtype=np.float32))
+                return
+            file = np.lib.format.open_memmap(new / "vectors.npy", mode="w+", dtype=np.float32, shape=shape)
+            written = 0
+            for part in self._parts:
+                for start in range(0, len(part), LABELS_AT_ONCE):
+                    block = part[start : start + LABELS_AT_ONCE]
+                    file[written : written + len(block)] = block.cpu().numpy()
+                    written += len(block)
+            file.flush()
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels that can be found, without the removed ones."""
+        return self.num_ids - len(self._removed)
+
+    @property
+    def num_ids(self) -> int:
+        """Number of ids given so far, removed labels included; the next added label gets this id."""
+        return sum(len(part) for part in self._parts)
+
+    @property
+    def dim(self) -> int:
+        """Numbers a vector."""
+        return self._parts[0].shape[1]
+
+    def search(
+        self,
+        queries_BD: NDArray[np.floating[Any]] | Tensor,
+        k: int,
+        *,
+        allowed: ArrayLike | None = None,
+        forbidden: ArrayLike | None = None,
+        excluded: sparse.csr_array | None = None,
+    ) -> TopK:
+        """The k best labels of each text; ``excluded`` is B x num_ids, pairs that are not returned."""
+        hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
+        return _search(self._parts, queries_BD, k, hidden=hidden, excluded=excluded, device=self._parts[0].device)
+
+    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
+        """Append labels; the result is their ids. Earlier additions are copied, so add many at a time."""
+        check_vectors(vectors, "label vectors", self.dim)
+        first = self.num_ids
+        added = _as_tensor(vectors).to(self._parts[0].device)
+        self._parts[1:] = [torch.cat([*self._parts[1:], added])]
+        return np.arange(first, self.num_ids, dtype=np.int64)
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Never return these labels again. Their vectors stay, so that the ids of the others do not change."""
+        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
+
+
+@torch.no_grad()
+def _search(
+    parts: Sequence[Tensor],
+    queries: NDArray[np.floating[Any]] | Tensor,
+    k: int,
+    *,
+    hidden: NDArray[np.bool_] | None,
+    excluded: sparse.csr_array | None,
+    device: torch.device,
+) -> TopK:
+    check_k(k)
+    check_vectors(queries, "text vectors", parts[0].shape[1])
+    queries_BD = _as_tensor(queries).to(device)
+    num_texts, num_ids = len(queries_BD), sum(len(part) for part in parts)
+    if excluded is not None and excluded.shape != (num_texts, num_ids):
+        raise ValueError(f"excluded pairs must have shape {(num_texts, num_ids)}, but have {excluded.shape}")
+    best = RunningTopK(num_texts, k, device)
+    pairs = None if excluded is None or excluded.nnz == 0 else excluded.tocsc()
+    width = LABELS_AT_ONCE
+    if device == parts[0].device:
+        # Few texts: wider blocks, for fewer rounds. Blocks that must be sent to a device stay small.
+        width = max(width, SCORES_AT_ONCE // max(num_texts, 1) // WIDTH_MULTIPLE * WIDTH_MULTIPLE)
+    texts_at_once = max(1, SCORES_AT_ONCE // width)
+    for labels_ND, ids, dead_N in _blocks(parts, hidden, width, device) if num_texts else ():
+        ids_N = torch.from_numpy(ids).to(device)
+        rows, columns = _excluded_within(pairs, ids)
+        for start in range(0, num_texts, texts_at_once):
+            texts = slice(start, min(start + texts_at_once, num_texts))
+            scores_BN = queries_BD[texts] @ labels_ND.T
+            if dead_N is not None:
+                scores_BN.masked_fill_(dead_N, -torch.inf)
+            first, last = np.searchsorted(rows, (texts.start, texts.stop))
+            if first < last:
+                place = torch.from_numpy(rows[first:last] - start), torch.from_numpy(columns[first:last])
+                scores_BN[place[0].to(device), place[1].to(device)] = -torch.inf
+            best.offer(texts, scores_BN, ids_N)
+    return best.result()
+
+
+def _blocks(
+    parts: Sequence[Tensor], hidden: NDArray[np.bool_] | None, width: int, device: torch.device
+) -> Iterator[tuple[Tensor, NDArray[np.int64], Tensor | None]]:
+    """Blocks of label vectors with their ascending ids; the mask marks columns that are no answer.
+
+    Each is as wide as a multiple of ``WIDTH_MULTIPLE``: what is left at the end of a part is filled up with zeros.
+    """
+    gathers = hidden is not None and np.count_nonzero(~hidden) < GATHER_BELOW * len(hidden)
+    first_id = 0
+    for part in parts:
+        rows = np.arange(len(part), dtype=np.int64)
+        if hidden is not None and gathers:
+            rows = np.flatnonzero(~hidden[first_id : first_id + len(part)])
+        whole = len(rows) // WIDTH_MULTIPLE * WIDTH_MULTIPLE
+        cuts = [*range(0, whole, width), whole, len(rows)]
+        for start, stop in pairwise(cuts):
+            if start == stop:
+                continue
+            taken = rows[start:stop]
+            ids = first_id + taken
+            dead = np.zeros(len(ids), dtype=bool) if hidden is None else hidden[ids]
+            block = part.index_select(0, torch.from_numpy(taken).to(part.device)) if gathers else part[start:stop]
+            missing = -len(ids) % WIDTH_MULTIPLE
+            if missing:
+                block = torch.nn.functional.pad(block, (0, 0, 0, missing))
+                ids = np.concatenate([ids, ids[-1] + 1 + np.arange(missing)])
+                dead = np.concatenate([dead, np.ones(missing, dtype=bool)])
+            yield block.to(device), ids, torch.from_numpy(dead).to(device) if dead.any() else None
+        first_id += len(part)
+
+
+def _excluded_within(
+    pairs: sparse.csc_array | None, ids: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Text rows (ascending) and block columns of the pairs whose label is among the ascending ids of a block."""
+    if pairs is None:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    first, last = int(ids[0]), min(int(ids[-1]) + 1, pairs.shape[1])
+    starts = pairs.indptr[first : last + 1]
+    rows = pairs.indices[starts[0] : starts[-1]].astype(np.int64)
+    labels = np.repeat(np.arange(first, last, dtype=np.int64), np.diff(starts))
+    columns = np.searchsorted(ids, labels)
+    inside = ids[columns] == labels
+    rows, columns = rows[inside], columns[inside].astype(np.int64)
+    order = np.argsort(rows, kind="stable")
+    return rows[order], columns[order]
+
+
+def _rank_in_row(row_P: Tensor, counted_P: Tensor, num_rows: int) -> Tensor:
+    """How many counted entries stand before each entry in its row, for entries sorted by row."""
+    before_P = counted_P.cumsum(0) - counted_P.long()
+    first_R = torch.searchsorted(row_P, torch.arange(num_rows, device=row_P.device))
+    return before_P - before_P[first_R[row_P]]
+
+
+def _as_tensor(vectors: NDArray[np.floating[Any]] | Tensor) -> Tensor:
+    """The same numbers as a float32 tensor, not copied where they are float32 already."""
+    if isinstance(vectors, Tensor):
+        return vectors.detach().float()
+    with warnings.catch_warnings():
+        # A file mapped for reading only cannot be written through the tensor; nothing here does.
+        warnings.filterwarnings("ignore", message=".*not writable.*")
+        return torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))

@@ -1,0 +1,231 @@
+"""Approximate search in a graph of label vectors (faiss HNSW): a search looks at a few thousand labels, not at all.
+
+The graph is built on inner products as they are. The textbook reduction to distances (one more dimension that makes all
+norms equal) is not used: on vectors of equal norm it gives the same graph, and on clustered vectors of unequal norm it
+measured far worse. Where norms differ and every score is negative the graph misses nearly everything: search such
+vectors exactly (docs/index.md has the numbers).
+
+Shapes: B texts, L labels, D dimensions, K places.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unidex.errors import ConfigError, ModelError
+from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, load_array, read_manifest, saved_folder
+from unidex.topk import TopK
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ADDED_AT_ONCE = 1 << 16
+DETERMINISTIC_SINCE = (1, 15, 1)  # the faiss whose graph does not depend on the number of threads
+EXACT_BELOW = 0.05  # share of visible labels below which the graph leads mostly to hidden ones
+
+
+@dataclass(frozen=True)
+class HnswSettings:
+    """How the graph is built and searched.
+
+    Attributes:
+        m: links a label; more links, more memory and higher recall.
+        ef_construction: candidates looked at when a label is linked.
+        ef_search: candidates kept during a search; the switch between speed and recall.
+        deterministic: the same vectors give the same graph. It costs nothing since faiss 1.15.1; an older faiss then
+            builds on one thread, because its graph differs a little from run to run when several threads link labels.
+    """
+
+    m: int = 32
+    ef_construction: int = 200
+    ef_search: int = 128
+    deterministic: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("m", 2), ("ef_construction", 1), ("ef_search", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"index 'hnsw': {name} must be a whole number >= {least}, but is {value!r}")
+        if not isinstance(self.deterministic, bool):
+            raise ConfigError(f"index 'hnsw': deterministic must be true or false, but is {self.deterministic!r}")
+
+
+class HnswIndex:
+    """Label vectors in a navigable graph.
+
+    >>> index = HnswIndex.build(np.eye(3, dtype=np.float32), m=4)
+    >>> index.search(np.array([[0.1, 0.9, 0.2]], dtype=np.float32), k=2).ids.tolist()
+    [[1, 2]]
+    """
+
+    def __init__(self, graph: Any, settings: HnswSettings, removed: NDArray[np.int64]) -> None:
+        self._graph = graph
+        self._settings = settings
+        self._removed = removed
+
+    @classmethod
+    def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Self:
+        """An index over these vectors, which are copied; ``settings`` are those of ``HnswSettings``."""
+        faiss = _faiss()
+
+        chosen = HnswSettings(**settings)
+        check_vectors(vectors_LD, "label vectors")
+        graph = faiss.IndexHNSWFlat(int(vectors_LD.shape[1]), chosen.m, faiss.METRIC_INNER_PRODUCT)
+        graph.hnsw.efConstruction = chosen.ef_construction
+        index = cls(graph, chosen, np.empty(0, dtype=np.int64))
+        index._append(vectors_LD)
+        return index
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The index that ``save`` wrote."""
+        faiss = _faiss()
+
+        folder = Path(folder)
+        manifest = read_manifest(folder, "hnsw")
+        file = folder / "graph.faiss"
+        try:
+            graph = faiss.read_index(str(file))
+            settings = HnswSettings(**manifest["settings"])
+        except (RuntimeError, TypeError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ModelError(f"{folder} is not a whole index ({reason}); build the index again") from None
+        size = manifest["num_ids"], manifest["dim"]
+        if not isinstance(graph, faiss.IndexHNSWFlat) or (graph.ntotal, graph.d) != size:
+            raise ModelError(
+                f"{file} must hold a graph of {size[0]} vectors of {size[1]} numbers as its manifest says, "
+                f"but holds {graph.ntotal} of {graph.d}; build the index again"
+            )
+        removed = check_ids(load_array(folder / "removed.npy", (None,)), graph.ntotal, "removed labels")
+        return cls(graph, settings, removed)
+
+    def save(self, folder: Path) -> None:
+        """Write ``manifest.json``, ``graph.faiss`` (vectors and links) and ``removed.npy``."""
+        faiss = _faiss()
+
+        manifest = {"kind": "hnsw", "num_ids": self.num_ids, "dim": self.dim, "settings": asdict(self._settings)}
+        with saved_folder(folder, manifest) as new:
+            faiss.write_index(self._graph, str(new / "graph.faiss"))
+            np.save(new / "removed.npy", self._removed)
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels that can be found, without the removed ones."""
+        return self.num_ids - len(self._removed)
+
+    @property
+    def num_ids(self) -> int:
+        """Number of ids given so far, removed labels included; the next added label gets this id."""
+        return int(self._graph.ntotal)
+
+    @property
+    def dim(self) -> int:
+        """Numbers a vector."""
+        return int(self._graph.d)
+
+    def search(
+        self,
+        queries_BD: NDArray[np.floating[Any]] | Tensor,
+        k: int,
+        *,
+        allowed: ArrayLike | None = None,
+        forbidden: ArrayLike | None = None,
+    ) -> TopK:
+        """The k best labels of each text, most of them: see ``ef_search``.
+
+        Where the graph finds fewer labels than there are, the text is searched exactly, so that places stay empty only
+        for want of labels.
+        """
+        faiss = _faiss()
+
+        check_k(k)
+        check_vectors(queries_BD, "text vectors", self.dim)
+        queries = _as_array(queries_BD)
+        hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
+        num_visible = self.num_ids if hidden is None else int(np.count_nonzero(~hidden))
+        if num_visible <= max(k, EXACT_BELOW * self.num_ids) or len(queries) == 0:
+            return self._search_exactly(queries, k, hidden)
+        parameters = faiss.SearchParametersHNSW()
+        parameters.efSearch = max(self._settings.ef_search, k)
+        if hidden is not None:
+            # Both are named, because faiss keeps no reference to them from Python.
+            bits = np.packbits(~hidden, bitorder="little")
+            selector = faiss.IDSelectorBitmap(bits)
+            parameters.sel = selector
+        scores, ids = self._graph.search(queries, k, params=parameters)
+        best = TopK.rank(ids, scores)
+        short = np.flatnonzero(best.ids[:, -1] < 0)
+        if short.size:
+            exact = self._search_exactly(queries[short], k, hidden)
+            best.ids[short], best.scores[short] = exact.ids, exact.scores
+        return best
+
+    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
+        """Append labels and link them; the result is their ids."""
+        check_vectors(vectors, "label vectors", self.dim)
+        first = self.num_ids
+        self._append(vectors)
+        return np.arange(first, self.num_ids, dtype=np.int64)
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Never return these labels again. They stay in the graph as stepping stones; build again after many."""
+        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
+
+    def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+        with _threads(build_threads(_faiss().__version__, self._settings.deterministic)):
+            for start in range(0, len(vectors), ADDED_AT_ONCE):
+                self._graph.add(_as_array(vectors[start : start + ADDED_AT_ONCE]))
+
+    def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:
+        from unidex.index.exact import search_exact
+
+        faiss = _faiss()
+        # The vectors as faiss stores them, not a copy.
+        storage = faiss.downcast_index(self._graph.storage)
+        vectors = faiss.rev_swig_ptr(storage.get_xb(), self.num_ids * self.dim).reshape(self.num_ids, self.dim)
+        forbidden = None if hidden is None else np.flatnonzero(hidden)
+        return search_exact(queries, vectors, k, forbidden=forbidden)
+
+
+def build_threads(faiss_version: str, deterministic: bool) -> int | None:
+    """How many threads may build the graph; None is as many as faiss likes.
+
+    >>> build_threads("1.15.1", deterministic=True), build_threads("1.9.0", deterministic=True)
+    (None, 1)
+    """
+    version = tuple(int(part) for part in re.findall(r"\d+", faiss_version)[:3])
+    return 1 if deterministic and version < DETERMINISTIC_SINCE else None
+
+
+def _faiss() -> Any:
+    """The library, imported when wanted. Its stubs leave out what its Python layer adds, hence Any."""
+    return importlib.import_module("faiss")
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Let faiss use this many threads for a while; None leaves its own choice."""
+    faiss = _faiss()
+
+    before = faiss.omp_get_max_threads()
+    if number is not None:
+        faiss.omp_set_num_threads(number)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+def _as_array(vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.float32]:
+    """The same numbers as a float32 array in memory."""
+    found = vectors if isinstance(vectors, np.ndarray) else vectors.detach().float().cpu().numpy()
+    return np.ascontiguousarray(found, dtype=np.float32)
