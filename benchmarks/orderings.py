@@ -15,7 +15,7 @@ from unidex.pipeline import evaluate, train
 VARIANTS = {
     "unidec": [],
     "supcon instead of decoupled softmax": ["loss.dual=supcon", "loss.classifier=supcon"],
-    "one positive (POL), same pool": ["loss.dual=one-positive", "loss.classifier=one-positive"],
+    "one positive (POL) on the same pool": ["loss.dual=one-positive", "loss.classifier=one-positive"],
     "without hard negatives": ["pool.hard_negatives=0"],
     "random batches": ["pool.batches=random"],
     "text to label only": ["loss.text_to_label=1.0"],

@@ -25,12 +25,16 @@ def convert(
 ) -> None:
     """Write a data set in another format.
 
-    Texts, labels, relevance, uids and filter pairs are kept. The folder appears complete or not at all.
+    Texts, labels, relevance, uids and filter pairs are kept; titles stay apart from contents in xc-raw, jsonl and
+    unidex. The folder appears complete or not at all. A set in the format unidex is mapped from disk, not read.
 
-    Examples: unidex convert hpo ./hpo-pecos --to pecos; unidex convert tickets.csv ./tickets --to jsonl
+    Example: unidex convert hpo ./hpo-pecos --to pecos
+
+    Example: unidex convert tickets.csv ./tickets --to jsonl
     """
-    from unidex.data.formats import read, write
+    from unidex.data.formats import check_target, read, write
 
+    check_target(target, to)
     dataset = read(data, reading)
     write(dataset, target, to)
     files = sorted(str(file.relative_to(target)) for file in target.rglob("*") if file.is_file())

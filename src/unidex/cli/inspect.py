@@ -24,9 +24,12 @@ def inspect(
 ) -> None:
     """Show what is in a data set, and what is wrong with it.
 
-    Counts, label frequencies, leaks from train to test, texts that are labels themselves, and examples.
+    Counts, how often labels occur, test texts that are in train, texts that are labels themselves, and examples.
+    A line that begins with "note:" names something to look at before training.
 
-    Examples: unidex inspect hpo; unidex inspect tickets.csv --column labels=queue --plot labels.png
+    Example: unidex inspect hpo
+
+    Example: unidex inspect tickets.csv --column labels=queue --plot labels.png
     """
     from unidex.data.formats import read
     from unidex.data.summary import summarise
@@ -83,5 +86,6 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _shortened(text: str, limit: int = 110) -> str:
-    text = " ".join(text.split())
+    # What stands in a user's data must not steer the terminal.
+    text = " ".join("".join(mark if mark.isprintable() else " " for mark in text[: 4 * limit]).split())
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -5,15 +5,18 @@ Exit codes: 0 done, 1 the user's input, 2 usage, 3 our fault, 130 interrupted.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from collections.abc import Callable
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
 
 from unidex import __version__
-from unidex.cli import convert, inspect, score
-from unidex.cli.output import install_logging, install_progress
+from unidex.cli import convert, evaluate, inspect, labels, predict, recipes, score, train
+from unidex.cli.output import ReaderLeftError, install_logging, install_progress
 from unidex.errors import UnidexError
 
 app = typer.Typer(
@@ -28,9 +31,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("inspect")(inspect.inspect)
-app.command("convert")(convert.convert)
-app.command("score")(score.score)
+
+
+def _add(name: str, verb: Callable[..., None]) -> None:
+    # Paragraphs are joined, as Typer would keep the line ends of the source; a bracket must not be read as markup.
+    paragraphs = cleandoc(verb.__doc__ or "").replace("[", r"\[").split("\n\n")
+    app.command(name, help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))(verb)
+
+
+_add("inspect", inspect.inspect)
+_add("convert", convert.convert)
+_add("train", train.train)
+_add("predict", predict.predict)
+_add("evaluate", evaluate.evaluate)
+_add("score", score.score)
+_add("recipes", recipes.recipes)
+_add("config", recipes.config)
+app.add_typer(labels.app, name="labels")
 
 
 def _version(wanted: bool) -> None:
@@ -49,29 +66,37 @@ def _common(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no log lines.")] = False,
 ) -> None:
-    if debug:
-        os.environ["UNIDEX_DEBUG"] = "1"
+    # Where the flag is not given, the variable decides; "0" and "false" in it mean no.
+    os.environ["UNIDEX_DEBUG"] = "1" if debug else ""
     if not quiet:
         install_progress()
-        install_logging()
+    install_logging(quiet=quiet)
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Results are UTF-8 whatever the locale; names of files that are not go out as they came in.
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
-        app()
+        try:
+            app()
+        except SystemExit:
+            # Here rather than when Python closes down, which could only complain about a reader that has left.
+            sys.stdout.flush()
+            raise
     except UnidexError as error:
         _leave(error.exit_code, f"unidex: {error}", error)
     except KeyboardInterrupt:
         _leave(130, "unidex: interrupted", None)
-    except BrokenPipeError:
-        # Whoever read our output has left; what Python would print on closing it is noise.
+    except (BrokenPipeError, ReaderLeftError):
+        # What Python would print on closing the output is noise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except MemoryError as error:
         _leave(1, "unidex: the machine's memory does not suffice; take fewer texts or a machine with more", error)
     except Exception as error:
-        what = " ".join(f"{type(error).__name__}: {error}".split())
+        what = f"{type(error).__name__}: {error}"
         _leave(3, f"unidex: a fault of ours, not of your data: {what} (--debug shows where)", error)
 
 
@@ -80,5 +105,6 @@ def _leave(code: int, message: str, error: BaseException | None) -> None:
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
-    sys.stderr.write(message + "\n")
+    # One line, whatever the names of files hold.
+    sys.stderr.write(" ".join(message.split()) + "\n")
     sys.exit(code)

@@ -28,34 +28,44 @@ def _option(kind: Any, name: str, help_text: str, **more: Any) -> Any:
 _READING: dict[str, tuple[Any, Any]] = {
     "format": (
         _option(
-            str | None, "--format", "Format of DATA; detected unless given (docs/data-formats.md).", metavar="NAME"
+            str | None,
+            "--format",
+            "Format of DATA: unidex, xc-raw, dexml, pecos, xclib, bag-of-words, libmultilabel or table; "
+            "detected unless given (docs/data-formats.md).",
+            metavar="NAME",
         ),
         None,
     ),
     "text": (
-        _option(str, "--text", "Fields that make the text: title, content or title+content."),
+        _option(str, "--text", "Fields that make the text, where it has several: title, content or title+content."),
         _DEFAULTS.text,
     ),
     "column": (
         _option(
             list[str] | None,
             "--column",
-            f"Name a column of a table: ROLE=NAME with a role of {', '.join(ROLES)}. May be repeated.",
+            f"Say which column of a table is what: a role ({', '.join(ROLES)}), then its name. May be repeated.",
             metavar="ROLE=NAME",
         ),
         None,
     ),
     "separator": (
-        _option(str | None, "--separator", "What separates labels in one cell of a table; guessed unless given."),
+        _option(
+            str | None,
+            "--separator",
+            "What separates labels in one cell of a table, such as ';'; guessed unless given.",
+        ),
         None,
     ),
-    "test": (_option(Path | None, "--test", "A table of test texts, where DATA is one table.", metavar="FILE"), None),
+    "test": (_option(Path | None, "--test", "A file of test texts, where DATA is one file.", metavar="FILE"), None),
     "labels": (
-        _option(Path | None, "--labels", "A table of label texts, where DATA is one table.", metavar="FILE"),
+        _option(Path | None, "--labels", "A table of labels (uid and text), where DATA is a table.", metavar="FILE"),
         None,
     ),
     "test_fraction": (
-        _option(float, "--test-fraction", "Share of a single table that becomes test."),
+        _option(
+            float, "--test-fraction", "Share of the rows that becomes test, where a table comes without test texts."
+        ),
         _DEFAULTS.test_fraction,
     ),
     "split_seed": (_option(int, "--split-seed", "Seed of that split."), _DEFAULTS.split_seed),

@@ -15,14 +15,21 @@ from unidex import progress
 _SHOW_AFTER_SECONDS = 1.0
 
 
+class ReaderLeftError(Exception):
+    """Whoever read our output has left: no fault, but the end. Typer would make exit code 1 of a BrokenPipeError."""
+
+
 def print_json(value: Any) -> None:
     """One JSON document, or one line of JSON lines, on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    print_text(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def print_text(text: str = "") -> None:
     """One line on standard output."""
-    sys.stdout.write(text + "\n")
+    try:
+        sys.stdout.write(text + "\n")
+    except BrokenPipeError:
+        raise ReaderLeftError from None
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
@@ -31,7 +38,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
         if title:
             print_text(f"# {title}")
         for row in (columns, *rows):
-            print_text("\t".join(str(cell) for cell in row))
+            # A tab or a line end inside a cell would make another table of this one.
+            print_text("\t".join(" ".join(str(cell).split()) for cell in row))
         return
     from rich.console import Console
     from rich.table import Table
@@ -52,13 +60,14 @@ def install_progress() -> None:
         progress.listen(_Bars())
 
 
-def install_logging() -> None:
-    """Show the library's log lines on standard error."""
+def install_logging(*, quiet: bool = False) -> None:
+    """Show the library's log lines on standard error, or none of them."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("unidex")
     logger.handlers[:] = [handler]
-    logger.setLevel(logging.INFO)
+    # Without a handler Python itself would print warnings, so that quiet is a level.
+    logger.setLevel(logging.CRITICAL if quiet else logging.INFO)
 
 
 class _Bars:

@@ -30,10 +30,13 @@ def score(
 ) -> None:
     """Score predictions made by any system against a data set.
 
-    A line of JSON lines is {"labels": [ids or uids, best first], "scores": [...]}, one line a test text. Metrics are in
-    percent. Filter pairs are taken out of the predictions before the cut at k unless --no-filter.
+    PREDICTIONS has one row a text of the split, in its order. In JSON lines a row is {"labels": [ids or uids, best
+    first], "scores": [...]}; the scores may be left out. Metrics are in percent. Filter pairs are taken out of the
+    predictions before the cut at k unless --no-filter.
 
-    Examples: unidex score predictions.jsonl hpo; unidex score pecos.npz ./shop --json
+    Example: unidex score predictions.jsonl hpo
+
+    Example: unidex score pecos.npz ./shop --json
     """
     from unidex.data.formats import read
     from unidex.pipeline import score_predictions

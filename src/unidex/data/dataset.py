@@ -132,6 +132,11 @@ class Dataset:
         """Number of labels."""
         return len(self.labels)
 
+    @property
+    def splits(self) -> tuple[Split, Split]:
+        """Train and test."""
+        return self.train, self.test
+
     def with_test(self, test: Split) -> Dataset:
         """The same data set with other test texts."""
         return replace(self, test=test)

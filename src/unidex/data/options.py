@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -51,3 +51,16 @@ class ReadOptions:
                 )
         if not 0 <= self.test_fraction < 1:
             raise DataError(f"--test-fraction must be at least 0 and below 1, but is {self.test_fraction}")
+
+    def refuse_others(self, heeded: Collection[str], what: str) -> None:
+        """An option that has no effect on what is read is a mistake, not silence.
+
+        >>> ReadOptions(separator="|").refuse_others(["text"], "the format xc-raw")
+        Traceback (most recent call last):
+        unidex.errors.DataError: --separator has no part in reading the format xc-raw; leave it out
+        """
+        default = ReadOptions()
+        for name in (option.name for option in fields(self)):
+            if name not in heeded and getattr(self, name) != getattr(default, name):
+                flag = "column" if name == "columns" else name.replace("_", "-")
+                raise DataError(f"--{flag} has no part in reading {what}; leave it out")

@@ -42,7 +42,7 @@ def chunks(file: Path) -> Iterator[tuple[int, bytes]]:
             line += count_lines(whole)
     except (EOFError, zlib.error):
         raise DataError(
-            "the gzip stream is cut off or damaged here; copy or download the file again", file=file, line=line
+            f"the gzip stream is cut off or damaged in line {line}; copy or download the file again", file=file
         ) from None
     if empty:
         raise DataError("the file must hold at least one line, but is empty; write it again or take it away", file=file)
@@ -107,7 +107,7 @@ def lines(file: Path) -> Iterator[tuple[int, str]]:
     for first, block in chunks(file):
         text = decoded(block, file, first)
         rows = text.split("\n")
-        if rows[-1] == "":
+        if block.endswith(b"\n"):
             rows.pop()
         for number, row in enumerate(rows, first):
             yield number, row[:-1] if row.endswith("\r") else row
@@ -190,7 +190,8 @@ def read_sparse(file: Path) -> sparse.csr_array:
 def _read_npz(file: Path) -> sparse.csr_array:
     remedy = "write it with scipy.sparse.save_npz from a CSR matrix"
     try:
-        loaded = sparse.load_npz(file)
+        with file.open("rb") as raw:
+            loaded = sparse.load_npz(raw)
     except FileNotFoundError:
         raise DataError("the file must exist, but does not", file=file) from None
     # A damaged archive fails in many ways inside the zip, the header or the matrix; all mean the same to the user.
@@ -203,14 +204,24 @@ def _read_npz(file: Path) -> sparse.csr_array:
     try:
         if loaded.format in ("csr", "csc", "bsr"):
             # Before the conversion, which trusts the indices and would write outside its arrays.
-            loaded.check_format(full_check=True)
+            check_indices(loaded)
         matrix = sparse.csr_array(loaded)
-        matrix.check_format(full_check=True)
+        check_indices(matrix)
     except (ValueError, IndexError, TypeError, OverflowError, MemoryError) as error:
         raise DataError(f"the matrix breaks the CSR form ({error}); {remedy}", file=file) from None
     values = single(matrix.data)
     check_finite(values, matrix.indptr, file)
     return sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def check_indices(matrix: Any) -> None:
+    """Raise ValueError where a compressed matrix points outside itself.
+
+    SciPy's own check takes an indptr that ends below zero for that of an empty matrix.
+    """
+    matrix.check_format(full_check=True)
+    if bool(np.any(np.diff(matrix.indptr) < 0)):
+        raise ValueError("index pointer values must form a non-decreasing sequence")
 
 
 def _read_sparse_text(file: Path) -> sparse.csr_array:

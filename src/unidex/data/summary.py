@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from unidex import progress
 from unidex.data.dataset import Dataset, Split
 from unidex.data.texts import Texts
-from unidex.topk import contains
 
 HEAD_ABOVE, TAIL_BELOW = 100, 10
 
@@ -64,9 +63,9 @@ def summarise(dataset: Dataset, *, num_examples: int = 3) -> dict[str, Any]:
         found["test_texts_in_train"] = sum(1 for text in test.texts if text in in_train)
         del in_train
         advance(1)
-        label_of = {title: label for label, (title, _) in enumerate(dataset.labels.texts.fields()) if title}
+        titles = [title for title, _ in dataset.labels.texts.fields()]
         for name, split in (("train", train), ("test", test)):
-            own, covered = _own_labels(split, label_of)
+            own, covered = _own_labels(split, titles)
             found[f"texts_that_are_labels_{name}"] = own
             found[f"texts_that_are_labels_filtered_{name}"] = covered
         advance(1)
@@ -123,10 +122,15 @@ def _rows_without(split: Split) -> int:
     return int((np.diff(split.positives.indptr) == 0).sum())
 
 
-def _own_labels(split: Split, label_of: dict[str, int]) -> tuple[int, int]:
-    """How many texts have the title of a label, and how many of those have that label as a filter pair."""
-    own = np.array([label_of.get(title, -1) for title, _ in split.texts.fields()], dtype=np.int64).reshape(-1, 1)
-    return int((own >= 0).sum()), int(contains(split.filter_pairs, own).sum())
+def _own_labels(split: Split, label_titles: list[str]) -> tuple[int, int]:
+    """How many texts have the title of a label, and how many of those have such a label as a filter pair."""
+    number = {title: place for place, title in enumerate(dict.fromkeys(filter(None, label_titles)))}
+    own = np.array([number.get(title, -1) for title, _ in split.texts.fields()], dtype=np.int64)
+    # Labels may share a title: a filter pair for any of them covers the text.
+    number_of_label = np.array([number.get(title, -1) for title in label_titles], dtype=np.int64)
+    row_of_pair = np.repeat(np.arange(len(split)), np.diff(split.filter_pairs.indptr))
+    covering = (own[row_of_pair] >= 0) & (number_of_label[split.filter_pairs.indices] == own[row_of_pair])
+    return int((own >= 0).sum()), len(np.unique(row_of_pair[covering]))
 
 
 def _examples(dataset: Dataset, count: int) -> list[dict[str, Any]]:

@@ -276,12 +276,16 @@ def load_array(file: Path, dtype: type[np.generic], *, in_memory: bool = False) 
     # A damaged file fails in many ways inside its header; all mean the same to the user.
     except Exception as error:
         raise DataError(f"a saved array cannot be read ({error}); convert the data set again", file=file) from None
-    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1:
-        found = f"{array.dtype} of {array.ndim} axes" if isinstance(array, np.ndarray) else "an archive"
-        raise DataError(
-            f"a saved array must be a list of {np.dtype(dtype)}, but is {found}; convert the data set again", file=file
-        )
-    return array
+    found = "an archive"
+    if isinstance(array, np.ndarray):
+        if array.dtype == dtype and array.ndim == 1:
+            return array
+        found = f"{array.dtype} of {array.ndim} axes"
+    else:
+        array.close()
+    raise DataError(
+        f"a saved array must be a list of {np.dtype(dtype)}, but is {found}; convert the data set again", file=file
+    )
 
 
 def _byte_lengths(texts: Sequence[str], *, ascii_only: bool) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex.data.summary import HEAD_ABOVE, TAIL_BELOW, frequency_curve
 from unidex.errors import MissingExtraError, UnidexError
 
 INK, LINE, SOFT = "#1d2433", "#2563eb", "#d7deea"
@@ -39,16 +40,24 @@ def save_figure(figure: Any, file: Path) -> None:
 def draw_label_frequencies(name: str, frequencies: NDArray[np.int64], file: Path) -> None:
     """The label-frequency curve: train texts of each label, most frequent first, on logarithmic axes."""
     figure, axes = new_figure()
-    curve = np.sort(frequencies)[::-1]
+    curve = frequency_curve(frequencies)
     seen = curve[curve > 0]
     axes.fill_between(np.arange(1, len(seen) + 1), seen, 0.8, color=LINE, alpha=0.12, linewidth=0)
     axes.plot(np.arange(1, len(seen) + 1), seen, color=LINE, linewidth=1.8)
-    for bound, what in ((100, "head"), (10, "torso")):
+    for bound, what in ((HEAD_ABOVE, f"head: more than {HEAD_ABOVE}"), (TAIL_BELOW, f"torso: at least {TAIL_BELOW}")):
         axes.axhline(bound, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        # At the right edge, where most curves have long fallen below the line; the box is for those that have not.
         axes.annotate(
-            f"{what}: more than {bound}" if bound == 100 else f"{what}: at least {bound}",
-            (1.1, bound * 1.12), color=INK, fontsize=8.5,
-        )  # fmt: skip
+            what,
+            (1, bound),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(-4, 3),
+            textcoords="offset points",
+            ha="right",
+            color=INK,
+            fontsize=8.5,
+            bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.5, "linewidth": 0},
+        )
     axes.set(xscale="log", yscale="log", xlabel="label, most frequent first", ylabel="train texts")
     axes.set_ylim(bottom=0.8)
     axes.set_xlim(left=1)

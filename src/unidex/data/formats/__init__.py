@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import logging
 import shutil
 import tempfile
 from dataclasses import replace
@@ -17,6 +17,9 @@ from unidex.errors import DataError, listed, quoted
 
 METADATA = "dataset.json"
 BUILT_IN = "hpo"
+
+_logger = logging.getLogger(__name__)
+_LARGE = 1e9  # no propensity constant is; also keeps whole numbers out that no float can hold
 
 # In the order in which they are tried: the telling ones first. A name is a module of this package, or a value in one.
 _READERS = {
@@ -37,6 +40,10 @@ _WRITERS = {
     "jsonl": "jsonl",
     "unidex": "native",
 }
+# The options that each format heeds; any other is refused.
+_ALWAYS = ("format", "propensity_a", "propensity_b")
+_TABLE = ("text", "columns", "separator", "test", "labels", "test_fraction", "split_seed")
+_HEEDED = {"xc-raw": ("text",), "bag-of-words": ("test",), "libmultilabel": _TABLE, "table": _TABLE}
 READ_FORMATS = tuple(_READERS)
 WRITE_FORMATS = tuple(_WRITERS)
 
@@ -75,8 +82,22 @@ def read(source: str | Path, options: ReadOptions | None = None) -> Dataset:
     if str(source) == BUILT_IN:
         from unidex.data import hpo
 
+        options.refuse_others(_ALWAYS[1:], f"the built-in data set {BUILT_IN!r}")
         return _described(hpo.load(), None, options)
     path = Path(source)
+    try:
+        return _read(path, options)
+    except DataError as error:
+        if error.file is not None or str(error).startswith("--"):
+            raise
+        raise DataError(str(error), file=path) from None
+    except OSError as error:
+        raise DataError(
+            f"the data set cannot be read ({error.strerror or error})", file=error.filename or path
+        ) from None
+
+
+def _read(path: Path, options: ReadOptions) -> Dataset:
     if not path.exists():
         raise DataError(f"a data set must be a folder, a file or {BUILT_IN!r}, but this does not exist", file=path)
     # Columns can only be meant for a table, whatever else the file might look like.
@@ -85,29 +106,50 @@ def read(source: str | Path, options: ReadOptions | None = None) -> Dataset:
         name = {"jsonl": "table", "csv": "table", "tsv": "table", "parquet": "table"}.get(name, name)
     if name not in _READERS:
         raise DataError(f"--format must be one of {', '.join(READ_FORMATS)}, but is {quoted(name)}")
+    options.refuse_others((*_ALWAYS, *_HEEDED.get(name, ())), f"the format {name}")
     dataset = _format(_READERS[name]).read(path, options)
     return _described(dataset, path / METADATA if path.is_dir() else None, options)
 
 
 def write(dataset: Dataset, folder: Path, name: str) -> None:
     """Write a data set in a format: complete, or not at all."""
+    check_target(folder, name)
+    if name in ("xc-raw", "jsonl") and any(split.features is not None for split in dataset.splits):
+        _logger.warning("%s has no place for sparse features: they are left out", name)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            _format(_WRITERS[name]).write(dataset, unfinished)
+            propensity = {"a": dataset.propensity.a, "b": dataset.propensity.b}
+            metadata = {"name": dataset.name, "propensity": propensity}
+            (unfinished / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+            unfinished.chmod(0o755)
+            # Renaming replaces an empty folder in one step: there is never half a data set under the name.
+            unfinished.rename(folder)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise DataError(
+            f"the data set cannot be written ({error.strerror or error}); nothing is left behind", file=folder
+        ) from None
+
+
+def check_target(folder: Path, name: str) -> None:
+    """Refuse a format or a folder that cannot be written, before the work of reading."""
     if name not in _WRITERS:
         raise DataError(f"--to must be one of {', '.join(WRITE_FORMATS)}, but is {quoted(name)}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError("the folder to write must be new or empty, but holds something; name another", file=folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        _format(_WRITERS[name]).write(dataset, unfinished)
-        propensity = {"a": dataset.propensity.a, "b": dataset.propensity.b}
-        metadata = {"name": dataset.name, "propensity": propensity}
-        (unfinished / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-        unfinished.chmod(0o755)
-        # Renaming replaces an empty folder in one step: there is never half a data set under the name.
-        unfinished.rename(folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        here = folder.resolve() == Path.cwd()
+    except OSError as error:
+        raise DataError(f"the folder to write cannot be looked at ({error.strerror})", file=folder) from None
+    if taken:
+        raise DataError("the folder to write must be new or empty, but holds something; name another", file=folder)
+    if here:
+        # The finished folder takes the place of the empty one, and whoever stands in that one would be nowhere.
+        raise DataError("the folder to write must not be the current one; name a folder inside it", file=folder)
 
 
 def _described(dataset: Dataset, metadata: Path | None, options: ReadOptions) -> Dataset:
@@ -133,8 +175,15 @@ def _metadata(file: Path) -> dict[str, Any]:
         raise DataError(f"{rule}, but is nested without end", file=file) from None
     if not isinstance(found, dict) or not isinstance(found.get("name", ""), str):
         raise DataError(f"{rule}, but is not", file=file)
+    try:
+        found.get("name", "").encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{rule}, but the name has half a surrogate pair", file=file) from None
     constants = found.get("propensity", {})
-    numbers = list(constants.values()) if isinstance(constants, dict) else [None]
-    if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
+    if (
+        not isinstance(constants, dict)
+        or not constants.keys() <= {"a", "b"}
+        or not all(isinstance(number, int | float) and 0 <= number < _LARGE for number in constants.values())
+    ):
         raise DataError(f"{rule}, but the propensity is {quoted(constants)}", file=file)
     return found

@@ -12,8 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
+from unidex.data.formats.table_files import stem_of
 from unidex.data.options import ReadOptions
-from unidex.data.reading import lines, parse_pairs, whole_number
+from unidex.data.reading import check_finite, lines, number_of_columns, parse_pairs, single, whole_number
 from unidex.data.texts import Texts
 from unidex.errors import DataError, quoted
 
@@ -38,7 +39,7 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     train_file = (_file(path, "train") or _file(path, "trn")) if path.is_dir() else path
     if train_file is None:
         raise DataError("a bag-of-words folder must hold train.txt, but does not", file=path)
-    test_file = (_file(path, "test") or _file(path, "tst")) if path.is_dir() else options.test
+    test_file = options.test or ((_file(path, "test") or _file(path, "tst")) if path.is_dir() else None)
     train = _read_split(train_file)
     num_labels = train.positives.shape[1]
     test = Split.empty(num_labels)
@@ -54,7 +55,8 @@ def read(path: Path, options: ReadOptions) -> Dataset:
                 raise DataError(
                     f"the header must name {expected} {what}, as train does, but names {found}", file=test_file, line=1
                 )
-    return Dataset(path.stem, Labels(Texts.of([""] * num_labels)), train, test)
+    name = path.resolve().name if path.is_dir() else stem_of(path)
+    return Dataset(name, Labels(Texts.blank(num_labels)), train, test)
 
 
 def _file(folder: Path, stem: str) -> Path | None:
@@ -69,7 +71,9 @@ def _read_split(file: Path) -> Split:
     tokens = header.split()
     if len(tokens) != 3:
         raise DataError(f"the first line must be 'rows features labels', but is {quoted(header)}", file=file, line=1)
-    num_rows, num_features, num_labels = (whole_number(token, "a number of the header", file, 1) for token in tokens)
+    num_rows = whole_number(tokens[0], "the number of rows", file, 1)
+    num_features = number_of_columns(tokens[1], "the number of features", file)
+    num_labels = number_of_columns(tokens[2], "the number of labels", file)
     features: tuple[list[int], list[float], list[int]] = ([], [], [0])
     labels: list[int] = []
     label_ends = [0]
@@ -89,13 +93,12 @@ def _read_split(file: Path) -> Split:
             labels.append(label)
         label_ends.append(len(labels))
         parse_pairs(rest.split(), num_features, features[0], features[1], file, number)
-        if features[1] and not np.isfinite(features[1][features[2][-1] :]).all():
-            raise DataError("values must be finite numbers, but one is not", file=file, line=number)
         features[2].append(len(features[0]))
     if len(label_ends) != num_rows + 1:
         found = len(label_ends) - 1
         raise DataError(f"the header names {num_rows} rows, but the file has {found}", file=file, line=found + 1)
     positives = sparse.csr_array((np.ones(len(labels), dtype=np.float32), labels, label_ends), (num_rows, num_labels))
     columns, values, ends = features
-    matrix = sparse.csr_array((np.array(values, dtype=np.float32), columns, ends), (num_rows, num_features))
-    return Split.of(Texts.of([""] * num_rows), positives, features=matrix)
+    matrix = sparse.csr_array((single(values), columns, ends), (num_rows, num_features))
+    check_finite(matrix.data, matrix.indptr, file, header_lines=1)
+    return Split.of(Texts.blank(num_rows), positives, features=matrix)

@@ -1,8 +1,9 @@
-"""unidex's own form: arrays on disk that are mapped, not read, so that a set larger than memory opens at once."""
+"""unidex's own form: arrays on disk that are mapped, not copied into memory, so that a set larger than it opens."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,8 @@ from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.options import ReadOptions
-from unidex.data.texts import Texts
+from unidex.data.reading import check_indices
+from unidex.data.texts import Texts, load_array
 from unidex.errors import DataError
 
 NAME = "unidex"
@@ -25,7 +27,7 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     """Open a folder of this form."""
     labels = Labels(Texts.load(path / "labels.texts"), _load_uids(path / "labels.uids"))
     train = _read_split(path, "train")
-    return Dataset(path.name, labels, train, _read_split(path, "test"))
+    return Dataset(path.resolve().name, labels, train, _read_split(path, "test"))
 
 
 def write(dataset: Dataset, folder: Path) -> None:
@@ -44,17 +46,17 @@ def write(dataset: Dataset, folder: Path) -> None:
 
 
 def _read_split(folder: Path, name: str) -> Split:
-    positives = _load_sparse(folder / f"{name}.positives")
-    pairs = _load_sparse(folder / f"{name}.filter_pairs")
+    positives = _load_sparse(folder / f"{name}.positives", np.float32)
+    pairs = _load_sparse(folder / f"{name}.filter_pairs", np.bool_)
     features_file = folder / f"{name}.features"
     has_features = _array_file(features_file, "shape").exists()
     uids = _load_uids(folder / f"{name}.uids")
-    features = _load_sparse(features_file) if has_features else None
+    features = _load_sparse(features_file, np.float32) if has_features else None
     return Split.of(Texts.load(folder / f"{name}.texts"), positives, pairs, uids, features)
 
 
 def _load_uids(file: Path) -> Texts | None:
-    return Texts.load(file) if file.with_name(f"{file.name}.ends.npy").exists() else None
+    return Texts.load(file, distinct=True) if file.with_name(f"{file.name}.ends.npy").exists() else None
 
 
 def _array_file(file: Path, part: str) -> Path:
@@ -67,15 +69,22 @@ def _save_sparse(file: Path, matrix: sparse.csr_array) -> None:
         np.save(_array_file(file, part), getattr(matrix, part))
 
 
-def _load_sparse(file: Path) -> sparse.csr_array:
-    def part(name: str) -> NDArray[np.generic]:
-        array: NDArray[np.generic] = np.load(_array_file(file, name), mmap_mode="r", allow_pickle=False)
-        return array
-
+def _load_sparse(file: Path, dtype: type[np.generic]) -> sparse.csr_array:
+    shape = load_array(_array_file(file, "shape"), np.int64, in_memory=True)
+    data = load_array(_array_file(file, "data"), dtype)
+    indices, indptr = (_load_index(_array_file(file, part)) for part in ("indices", "indptr"))
     try:
-        rows, columns = np.load(_array_file(file, "shape"), allow_pickle=False).tolist()
-        matrix = sparse.csr_array((part("data"), part("indices"), part("indptr")), shape=(rows, columns))
-        matrix.check_format(full_check=True)
-    except (OSError, ValueError, EOFError, TypeError, IndexError, OverflowError) as error:
-        raise DataError(f"a saved table cannot be read ({error}); convert the data set again", file=file) from None
+        rows, columns = shape.tolist()
+        matrix = sparse.csr_array((data, indices, indptr), shape=(rows, columns))
+        check_indices(matrix)
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
+        raise DataError(f"a saved table is damaged ({error}); convert the data set again", file=file) from None
     return matrix
+
+
+def _load_index(file: Path) -> NDArray[Any]:
+    """An index is saved in 32 bits where they suffice."""
+    try:
+        return load_array(file, np.int32)
+    except DataError:
+        return load_array(file, np.int64)

@@ -55,17 +55,17 @@ class TextLines:
             raise DataError(f"a folder of format {self.NAME} must hold {wanted}, but does not", file=path)
         num_labels = train.positives.shape[1]
         file = self._find(path, self.label_texts, "")
-        label_texts = Texts.of([""] * num_labels) if file is None else text_lines(file)
+        label_texts = Texts.blank(num_labels) if file is None else text_lines(file)
         if file is not None and len(label_texts) != num_labels:
             raise DataError(
                 f"there must be one label a line for the {num_labels} columns of the train positives, "
                 f"but there are {len(label_texts)}",
                 file=file,
-                line=len(label_texts),
+                line=min(len(label_texts), num_labels + 1),
             )
         labels = Labels(label_texts, _read_uids(path / "uids.lbl.txt", num_labels))
         test = self._read_split(path, "tst", "test", num_labels)
-        return Dataset(path.name, labels, train, Split.empty(num_labels) if test is None else test)
+        return Dataset(path.resolve().name, labels, train, Split.empty(num_labels) if test is None else test)
 
     def write(self, dataset: Dataset, folder: Path) -> None:
         """Write a folder of this form."""
@@ -105,7 +105,7 @@ class TextLines:
             raise DataError(
                 f"a folder of format {self.NAME} must hold the texts in {wanted}, but does not", file=folder
             )
-        texts = Texts.of([""] * num_rows) if texts_file is None else text_lines(texts_file)
+        texts = Texts.blank(num_rows) if texts_file is None else text_lines(texts_file)
         if texts_file is not None:
             check_rows(len(texts), num_rows, "the texts", texts_file, positives_file)
         filter_file = self._find(folder, self.filter_pairs, long) or self._find(folder, self.filter_pairs, short)
@@ -153,7 +153,8 @@ def _read_uids(file: Path, expected: int) -> Texts | None:
         return None
     uids = text_lines(file)
     if len(uids) != expected:
-        raise DataError(f"there must be {expected} uids, one a row, but there are {len(uids)}", file=file)
+        line = min(len(uids), expected + 1)
+        raise DataError(f"there must be {expected} uids, one a row, but there are {len(uids)}", file=file, line=line)
     row = uids.first_repeat()
     if row is not None:
         raise DataError(f"uids must differ, but {quoted(uids[row])} comes again; rename it", file=file, line=row + 1)
@@ -173,8 +174,8 @@ def _write_texts(file: Path, texts: Texts, what: str) -> None:
                     f"{what} {row} must be one line in this format, but has a line break: {quoted(text)}; "
                     "convert to xc-raw or jsonl, or take the line breaks out"
                 )
-            out.write(text)
-            out.write("\n")
+            # A reader takes U+FEFF at the start of a file for a byte-order mark, and one of two away.
+            out.write(f"\ufeff{text}\n" if row == 0 and text.startswith("\ufeff") else f"{text}\n")
 
 
 def _write_sparse(file: Path, matrix: sparse.csr_array) -> None:

@@ -8,9 +8,9 @@ Where lbl.json is missing, Yf.txt gives a label text a line (what stands behind 
 from __future__ import annotations
 
 import gzip
+import logging
 from collections.abc import Callable, Iterator
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,24 @@ from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.options import ReadOptions
-from unidex.data.reading import chunks, decoded, lines, read_filter_pairs, write_filter_pairs
-from unidex.data.texts import Packer, Texts
+from unidex.data.reading import (
+    MOST_COLUMNS,
+    chunks,
+    count_lines,
+    decoded,
+    lines,
+    read_filter_pairs,
+    write_filter_pairs,
+)
+from unidex.data.texts import Packer, Texts, UidPacker
 from unidex.errors import DataError, quoted
 
 NAME = "xc-raw"
 
+_logger = logging.getLogger(__name__)
 _TRAIN, _TEST, _LABELS = ("trn", "train"), ("tst", "test"), ("lbl", "labels")
 _ENDINGS = (".json.gz", ".json", ".raw.json.gz", ".raw.json")
+_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Label(msgspec.Struct, gc=False):
@@ -50,15 +60,15 @@ class _Text(msgspec.Struct, gc=False):
 
 
 def detects(path: Path) -> bool:
-    """A folder whose train file holds target_ind."""
+    """A folder whose train file holds target_ind, or is called trn and damaged: that is ours to complain about."""
     train = _find(path, _TRAIN)
     if train is None:
         return False
     try:
         _, first = next(lines(train))
-    except (DataError, StopIteration):
-        # A damaged file with the right name is this format's to complain about.
-        return True
+        msgspec.json.decode(first)
+    except (DataError, *_ERRORS):
+        return train.name.startswith("trn")
     return '"target_ind"' in first
 
 
@@ -68,19 +78,25 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     if train_file is None:
         raise DataError("a raw XC folder must hold trn.json.gz or trn.json, but has neither", file=path)
     labels = _read_labels(path, options)
-    train = _read_split(train_file, path / "filter_labels_train.txt", labels, options)
-    num_labels = train.positives.shape[1]
-    if labels is None:
-        labels = Labels(Texts.of([""] * num_labels))
+    most = MOST_COLUMNS if labels is None else len(labels)
+    train = _Targets(train_file, most, options)
     test_file = _find(path, _TEST)
-    test = Split.empty(num_labels)
-    if test_file is not None:
-        test = _read_split(test_file, path / "filter_labels_test.txt", labels, options)
-    return Dataset(path.name, labels, train, test)
+    test = None if test_file is None else _Targets(test_file, most, options)
+    if labels is None:
+        # Without a file of labels there are as many as the largest number says, be it of a test text.
+        labels = Labels(Texts.blank(max(targets.num_labels for targets in (train, test) if targets is not None)))
+    return Dataset(
+        path.resolve().name,
+        labels,
+        train.split(path / "filter_labels_train.txt", len(labels)),
+        Split.empty(len(labels)) if test is None else test.split(path / "filter_labels_test.txt", len(labels)),
+    )
 
 
 def write(dataset: Dataset, folder: Path) -> None:
     """Write trn.json.gz, tst.json.gz, lbl.json.gz and the filter files."""
+    if any(len(split) and split.features is not None and not split.texts.num_bytes for split in dataset.splits):
+        raise DataError("raw XC files hold texts, but this data set has features and no texts; convert it to pecos")
     label_uids = dataset.labels.uids
     _write_lines(
         folder / "lbl.json.gz",
@@ -109,38 +125,51 @@ def _read_labels(folder: Path, options: ReadOptions) -> Labels | None:
         collected = _Collector(options)
         for _, rows in _decoded_rows(file, _Label):
             collected.add(rows)
-        return Labels(collected.texts.texts(), collected.uids(file))
+        return Labels(collected.texts.texts(), collected.uids(file, must_differ=True))
     names = folder / "Yf.txt"
     if names.is_file():
         return Labels(Texts.of(line.rpartition("->")[2] for _, line in lines(names)))
     return None
 
 
-def _read_split(file: Path, filter_file: Path, labels: Labels | None, options: ReadOptions) -> Split:
-    collected = _Collector(options)
-    columns: list[NDArray[np.int64]] = []
-    values: list[NDArray[np.float32]] = []
-    counts: list[NDArray[np.int64]] = []
-    for first_line, rows in _decoded_rows(file, _Text):
-        collected.add(rows)
-        targets = [row.target_ind for row in rows]
-        count = np.fromiter(map(len, targets), dtype=np.int64, count=len(targets))
-        total = int(count.sum())
-        try:
-            column = np.fromiter(chain.from_iterable(targets), dtype=np.int64, count=total)
-        except OverflowError:
-            column = np.array([min(max(label, -1), 2**62) for target in targets for label in target], dtype=np.int64)
-        relevance = _relevance(rows, count, total, file, first_line)
-        _check_targets(column, relevance, count, None if labels is None else len(labels), file, first_line)
-        columns.append(column)
-        values.append(relevance)
-        counts.append(count)
-    indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.concatenate(counts))])
-    column = np.concatenate(columns)
-    num_labels = int(column.max(initial=-1)) + 1 if labels is None else len(labels)
-    positives = sparse.csr_array((np.concatenate(values), column, indptr), shape=(len(indptr) - 1, num_labels))
-    pairs = read_filter_pairs(filter_file, len(indptr) - 1, num_labels)
-    return Split.of(collected.texts.texts(), positives, pairs, collected.uids(file))
+class _Targets:
+    """What a file of texts holds; how many labels there are is not yet known."""
+
+    def __init__(self, file: Path, most_labels: int, options: ReadOptions) -> None:
+        self._file = file
+        self._collected = _Collector(options)
+        columns: list[NDArray[np.int64]] = []
+        values: list[NDArray[np.float32]] = []
+        counts: list[NDArray[np.int64]] = []
+        for first_line, rows in _decoded_rows(file, _Text):
+            self._collected.add(rows)
+            targets = [row.target_ind for row in rows]
+            count = np.fromiter(map(len, targets), dtype=np.int64, count=len(targets))
+            total = int(count.sum())
+            try:
+                column = np.fromiter(chain.from_iterable(targets), dtype=np.int64, count=total)
+            except OverflowError:
+                column = np.array([min(max(label, -1), 2**62) for target in targets for label in target])
+            relevance = _relevance(rows, count, total, file, first_line)
+            _check_targets(column, relevance, count, most_labels, file, first_line)
+            columns.append(column)
+            values.append(relevance)
+            counts.append(count)
+        self._column, self._relevance = np.concatenate(columns), np.concatenate(values)
+        self._indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.concatenate(counts))])
+
+    @property
+    def num_labels(self) -> int:
+        """The fewest labels that there can be."""
+        return int(self._column.max(initial=-1)) + 1
+
+    def split(self, filter_file: Path, num_labels: int) -> Split:
+        """The texts with their positives over ``num_labels`` labels."""
+        shape = (len(self._indptr) - 1, num_labels)
+        positives = sparse.csr_array((self._relevance, self._column, self._indptr), shape=shape)
+        pairs = read_filter_pairs(filter_file, *shape)
+        uids = self._collected.uids(self._file, must_differ=False)
+        return Split.of(self._collected.texts.texts(), positives, pairs, uids)
 
 
 class _Collector:
@@ -149,7 +178,7 @@ class _Collector:
     def __init__(self, options: ReadOptions) -> None:
         self.texts = Packer()
         self._fields = options.text
-        self._uids: list[str] | None = []
+        self._uids: UidPacker | None = UidPacker()
 
     def add(self, rows: list[Any]) -> None:
         titles = [row.title or "" for row in rows]
@@ -161,34 +190,42 @@ class _Collector:
                 self.texts.add(contents)
             else:
                 self.texts.add_pairs(titles, contents)
-        uids = list(map(attrgetter("uid"), rows))
+        uids = [row.uid for row in rows]
         if self._uids is None or None in uids:
             self._uids = None
         else:
-            self._uids.extend(map(str, uids))
+            self._uids.add(list(map(str, uids)))
 
-    def uids(self, file: Path) -> Texts | None:
-        """The uids, where every row has one."""
+    def uids(self, file: Path, *, must_differ: bool) -> Texts | None:
+        """The uids, where every row has one of its own.
+
+        Labels are called by their uids, so that these must differ. Texts are not: published sets repeat their uids
+        (one book under each of its authors), and such uids are left out with a warning.
+        """
         if self._uids is None:
             return None
-        uids = Texts.of_uids(self._uids)
+        uids = self._uids.texts()
         row = uids.first_repeat()
-        if row is not None:
-            raise DataError(
-                f"uids must differ, but {quoted(uids[row])} comes again; rename it", file=file, line=row + 1
-            )
-        return uids
+        if row is None:
+            return uids
+        found = f"uids must differ, but {quoted(uids[row])} comes again"
+        if must_differ:
+            raise DataError(f"{found}; rename it", file=file, line=row + 1)
+        _logger.warning("%s:%d: %s; the texts are read without uids", file, row + 1, found)
+        return None
 
 
 def _decoded_rows(file: Path, row_type: type[Any]) -> Iterator[tuple[int, list[Any]]]:
     decoder = msgspec.json.Decoder(row_type)
     for first_line, block in chunks(file):
+        if first_line == 1:
+            block = block.removeprefix(b"\xef\xbb\xbf")
         try:
             rows = decoder.decode_lines(block)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except _ERRORS:
             rows = []
         # Blank lines are skipped by the decoder, but the line is the number of the row.
-        if len(rows) != block.count(b"\n") + (not block.endswith(b"\n")):
+        if len(rows) != count_lines(block):
             _explain(decoder.decode, block, file, first_line)
         yield first_line, rows
 
@@ -198,10 +235,12 @@ def _explain(decode: Callable[[bytes], Any], block: bytes, file: Path, first_lin
     for line, row in enumerate(block.split(b"\n"), first_line):
         try:
             decode(row)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except _ERRORS as error:
             decoded(row, file, line)
             why = "the line is blank" if not row.strip() else str(error)
-            raise DataError(f"a line must be a JSON object of this format, but: {why}", file=file, line=line) from None
+            raise DataError(
+                f"a line must be a JSON object of this format, but: {why}; mend or drop the line", file=file, line=line
+            ) from None
 
 
 def _relevance(
@@ -218,18 +257,18 @@ def _relevance(
             file=file,
             line=first_line + row,
         )
-    return np.fromiter(chain.from_iterable(given), dtype=np.float32, count=total)
+    with np.errstate(over="ignore"):  # what overflows becomes inf, which is refused with its line
+        return np.fromiter(chain.from_iterable(given), dtype=np.float32, count=total)
 
 
 def _check_targets(
     column: NDArray[np.int64],
     relevance: NDArray[np.float32],
     count: NDArray[np.int64],
-    num_labels: int | None,
+    limit: int,
     file: Path,
     first_line: int,
 ) -> None:
-    limit = 2**31 - 1 if num_labels is None else num_labels
     bad = (column < 0) | (column >= limit) | ~(relevance >= 0) | np.isinf(relevance)
     if not bad.any():
         return

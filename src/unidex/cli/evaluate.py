@@ -1,0 +1,40 @@
+"""``unidex evaluate``: every metric of a model on a data set."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from unidex.cli.options import Data, Json, reads_data
+from unidex.cli.output import print_json
+from unidex.cli.predict import ModelFolder
+from unidex.data.options import ReadOptions
+
+
+@reads_data
+def evaluate(
+    model: ModelFolder,
+    data: Data,
+    reading: ReadOptions,
+    split: Annotated[str, typer.Option("--split", help="The texts to predict: test or train.")] = "test",
+    mode: Annotated[
+        str | None, typer.Option("--mode", help="dual, classifier or both; the recipe's unless given.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Score a model on a data set.
+
+    Metrics are in percent; filter pairs are taken out of the predictions before the cut at k.
+
+    Examples: unidex evaluate hpo-model hpo; unidex evaluate model ./shop --mode dual --json
+    """
+    from unidex.cli.score import print_scores
+    from unidex.data.formats import read
+    from unidex.pipeline import evaluate, load_model
+
+    scores = evaluate(load_model(model), read(data, reading), split=split, mode=mode)  # type: ignore[arg-type]
+    if as_json:
+        print_json(scores.as_dict())
+        return
+    print_scores(scores)

@@ -1,0 +1,51 @@
+"""``unidex train``: a model folder from a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unidex.cli.options import Data, Json, reads_data
+from unidex.cli.output import print_json, print_text
+from unidex.data.options import ReadOptions
+
+
+@reads_data
+def train(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="The model folder to write.", show_default=False)],
+    reading: ReadOptions,
+    recipe: Annotated[str, typer.Option("--recipe", help="A recipe (unidex recipes) or a TOML file.")] = "auto",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting (unidex config RECIPE). Repeatable."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same model.")] = 0,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, ... or auto.")] = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where an earlier run with the same --out was stopped.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a model on a data set and score it on its test texts.
+
+    Checkpoints are kept in MODEL.training while it runs; --resume goes on from the newest one, and ends with the same
+    model as a run that was never stopped.
+
+    Examples: unidex train hpo --out hpo-model; unidex train a.csv --out a --recipe unidec --set train.epochs=5
+    """
+    from unidex.cli.score import print_scores
+    from unidex.pipeline import Scores, train
+
+    model = train(
+        data, recipe, out=out, settings=settings or (), seed=seed, device=device, resume=resume, reading=reading
+    )
+    if as_json:
+        print_json({"model": str(out)} | model.metrics)
+        return
+    test = model.metrics.get("test")
+    if test is not None:
+        print_scores(Scores.from_dict(test))
+    print_text(f"model: {out}")

@@ -1,0 +1,39 @@
+"""What all tests share: a cache of their own, and how hypothesis runs."""
+
+import logging
+import os
+
+import pytest
+from hypothesis import settings
+
+from unidex import progress
+
+# A machine under load is slow, which is no failure.
+settings.register_profile("unidex", deadline=None)
+settings.load_profile("unidex")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory):
+    """The built-in data set is cached in a folder of the test run, never in the user's; workers share it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    yield
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.fixture(autouse=True)
+def _own_command_line(monkeypatch):
+    """What the command line sets for its process (log lines, progress, --debug) ends with the test that called it."""
+    monkeypatch.setenv("UNIDEX_DEBUG", "")
+    logger = logging.getLogger("unidex")
+    level, handlers = logger.level, list(logger.handlers)
+    yield
+    logger.setLevel(level)
+    logger.handlers[:] = handlers
+    progress.listen(None)
