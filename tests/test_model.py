@@ -7,8 +7,8 @@ import sys
 
 import numpy as np
 import pytest
-from synthetic import QUICK, topics
 
+from synthetic import QUICK, topics
 from unidex import UnidexClassifier
 from unidex.data import formats
 from unidex.errors import DataError, ModelError

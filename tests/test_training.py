@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from synthetic import QUICK, topics
 
+from synthetic import QUICK, topics
 from unidex.config import load
 from unidex.data import formats
 from unidex.errors import ConfigError, ModelError, UnidexError
@@ -194,7 +195,7 @@ def test_inner_product_loss_equals_autograd_through_the_scores():
 
     targets = Targets.of([0, 1, 1, 3], [0, 2, 4, 1], shape=(4, 5))
     torch.autograd.gradcheck(
-        lambda t, l, s: inner_product_loss(t, l, s, targets, decoupled_softmax), (texts, labels, scale)
+        lambda *sides: inner_product_loss(*sides, targets, decoupled_softmax), (texts, labels, scale)
     )
     plain = differentiable(decoupled_softmax)(scale * texts @ labels.T, targets)
     torch.testing.assert_close(inner_product_loss(texts, labels, scale, targets, decoupled_softmax), plain)
@@ -204,7 +205,7 @@ def test_inner_product_loss_equals_autograd_through_the_scores():
 def test_learning_rates_rise_then_fall(schedule):
     factors = [lr_factor(step, 100, schedule=schedule, warmup=0.1) for step in range(100)]
     assert factors[:10] == pytest.approx([0.1 * (step + 1) for step in range(10)])
-    assert all(later <= earlier + 1e-12 for earlier, later in zip(factors[10:], factors[11:], strict=False))
+    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(factors[10:]))
     assert factors[-1] < 0.02 or schedule == "constant"
 
 

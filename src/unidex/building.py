@@ -76,10 +76,10 @@ def build_network(config: Config, encoder: Any, num_labels: int, device: torch.d
 
 
 def start_classifiers(network: Network, labels: Any) -> None:
-    """Let the classifiers begin at the vectors of the label texts."""
-    vectors = network.label_vectors(labels).dual
-    if vectors is None or network.classifiers is None:
-        raise ConfigError("heads.classifier_start = 'label-text' needs both heads, but one is false")
+    """Let each classifier begin at the vector its head gives the label's own text."""
+    vectors = network.text_vectors(labels).classifier
+    assert vectors is not None
+    assert network.classifiers is not None
     network.classifiers.weight.copy_(vectors)
 
 
