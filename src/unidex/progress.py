@@ -6,12 +6,17 @@ command line installs a listener that draws bars on standard error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-Advance = Callable[[float], None]
+
+class Advance(Protocol):
+    """Says how much was done, and perhaps how it goes."""
+
+    def __call__(self, amount: float, note: str = "") -> None:
+        """So much more is done; ``note`` stands beside the bar until another does."""
 
 
 class Listener(Protocol):
@@ -38,7 +43,11 @@ def task(what: str, total: float | None = None, *, unit: str = "") -> Iterator[A
     """
     listener = _listener.get()
     if listener is None:
-        yield lambda _amount: None
+        yield _nobody
         return
     with listener.task(what, total, unit) as advance:
         yield advance
+
+
+def _nobody(amount: float, note: str = "") -> None:
+    """Nobody listens."""

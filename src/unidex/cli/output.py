@@ -57,12 +57,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
 def install_progress() -> None:
     """Show progress bars on standard error, where that is a terminal."""
     if sys.stderr.isatty():
-        progress.listen(_Bars())
+        progress.listen(_bars)
 
 
 def install_logging(*, quiet: bool = False) -> None:
     """Show the library's log lines on standard error, or none of them."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _LogHandler(_bars)
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("unidex")
     logger.handlers[:] = [handler]
@@ -71,43 +71,77 @@ def install_logging(*, quiet: bool = False) -> None:
 
 
 class _Bars:
-    """Progress bars that appear only when work has lasted a second."""
+    """Progress bars that appear only when work has lasted a second; one display for all that run at once."""
+
+    def __init__(self) -> None:
+        self.display: Any = None
 
     @contextmanager
     def task(self, what: str, total: float | None, unit: str) -> Iterator[progress.Advance]:
         started = time.monotonic()
-        bar: Any = None
+        number: Any = None
         done = 0.0
+        said = ""
 
-        def advance(amount: float) -> None:
-            nonlocal bar, done
+        def advance(amount: float, note: str = "") -> None:
+            nonlocal number, done, said
             done += amount
-            if bar is None and time.monotonic() - started > _SHOW_AFTER_SECONDS:
-                bar = _bar(unit)
-                bar.start()
-                bar.add_task(what, total=total)
-            if bar is not None:
-                bar.update(0, completed=done)
+            said = note or said
+            if number is None and time.monotonic() - started > _SHOW_AFTER_SECONDS:
+                if self.display is None:
+                    self.display = _display()
+                    self.display.start()
+                number = self.display.add_task(what, total=total, amount="", note="")
+            if number is not None:
+                self.display.update(number, completed=done, amount=_amount(done, total, unit), note=said)
 
         try:
             yield advance
         finally:
-            if bar is not None:
-                bar.stop()
+            if number is not None:
+                self.display.remove_task(number)
+                if not self.display.tasks:
+                    self.display.stop()
+                    self.display = None
 
 
-def _bar(unit: str) -> Any:
+def _amount(done: float, total: float | None, unit: str) -> str:
+    if unit == "B":
+        done, total, unit = done / 1e6, None if total is None else total / 1e6, "MB"
+    whole = "" if total is None else f"/{total:,.0f}"
+    return f"{done:,.0f}{whole} {unit}"
+
+
+def _display() -> Any:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[amount]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=Console(stderr=True),
+        transient=True,
     )
 
-    amount = DownloadColumn() if unit == "B" else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+class _LogHandler(logging.Handler):
+    """Log lines on standard error, above the bars where there are some."""
+
+    def __init__(self, bars: _Bars) -> None:
+        super().__init__()
+        self._bars = bars
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = self.format(record)
+        if self._bars.display is not None:
+            self._bars.display.console.print(message, markup=False, highlight=False)
+        else:
+            sys.stderr.write(message + "\n")
+
+
+_bars = _Bars()

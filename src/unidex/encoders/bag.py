@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
+from unidex.encoders.feature_cache import cached_transform
 from unidex.encoders.features import Features
 from unidex.labels.rows import RowTable, Touched
 
@@ -26,6 +27,7 @@ class BagEncoder(nn.Module):
         self.features = features
         self.dim = dim
         self.dropout = dropout
+        self.cache: Path | None = None  # a folder where the rows of texts are kept between runs
         # Rows of length about 1 that point anywhere: texts that share no feature begin unrelated.
         self.table = RowTable(torch.randn(features.num_features, dim) / dim**0.5)
         self.layer = nn.Linear(dim, dim) if residual else None
@@ -36,7 +38,9 @@ class BagEncoder(nn.Module):
 
     def prepare(self, texts: Any) -> sparse.csr_array:
         """Texts as sparse rows, made once; ``forward`` takes rows of it."""
-        return self.features.transform(texts)
+        return (
+            self.features.transform(texts) if self.cache is None else cached_transform(self.features, texts, self.cache)
+        )
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary; the vectors are the network's to save."""

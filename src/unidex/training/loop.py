@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -115,6 +116,7 @@ class Trainer:
         self._best_epoch = 0
         self._validations_without_gain = 0
         self._stop = False
+        self._board = _tensorboard(folder)
         self._seen = 0
         self._total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
 
@@ -160,6 +162,8 @@ class Trainer:
             advance(1)
             if self.step % _LOG_EVERY == 0:
                 self._check(total)
+                speed = (self._seen - texts_before) / max(time.monotonic() - started, 1e-9)
+                advance(0, f"epoch {self.epoch + 1}, loss {float(total) / self.batch:.4f}, {speed:,.0f} texts/s")
             if self._stop or (self.step % self.config.train.checkpoint_every == 0 and self.batch < len(batches)):
                 self._check(total)
                 self._total = float(total)
@@ -272,6 +276,10 @@ class Trainer:
                 f"{name} {shown[name]:.2f}" for name in ("P@1", "P@5", "PSP@1", "PSP@5") if name in shown
             )
             logger.info("epoch %d: validation %s", record["epoch"], picked)
+        if self._board is not None:
+            numbers = shown or {name: record[name] for name in ("loss", "texts_per_second")}
+            for name, value in numbers.items():
+                self._board.add_scalar(f"validation/{name}" if shown else f"train/{name}", value, record["step"])
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
             with (self.folder / "train.jsonl").open("a", encoding="utf-8") as out:
@@ -338,6 +346,15 @@ class Trainer:
         self._total = state["total"]
         _keep_log_until(self.folder, self.step)
         logger.info("resumed at step %d of %d", self.step, self.num_steps)
+
+
+def _tensorboard(folder: Path | None) -> Any:
+    """A writer for TensorBoard where it is installed and there is a folder to write to."""
+    if folder is None or find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder / "tensorboard"))
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -56,8 +56,11 @@ class Run:
         self._encoder = build_encoder(config, dataset.train.texts, dataset.labels.texts)
         # Trained twice, the encoder begins twice from the same weights.
         self._start = _weights(self._encoder) if config.train.refit and config.train.validation > 0 else None
+        # Texts are read once: a resumed run finds them as the first one left them.
+        self._encoder.cache = None if folder is None else folder / "prepared"
         self._texts = self._encoder.prepare(dataset.train.texts)
         self._labels = self._encoder.prepare(dataset.labels.texts)
+        self._encoder.cache = None
 
     def model(self, *, resume: bool = False) -> Model:
         """Train, with a choice on validation first where the recipe asks for one."""
