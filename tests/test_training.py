@@ -257,3 +257,24 @@ def test_a_transformer_trains_end_to_end(tmp_path):
     assert np.array_equal(again.ids, model.predict(texts, 3).ids)
     losses = [json.loads(line)["loss"] for line in (tmp_path / "model" / "train.jsonl").read_text().splitlines()]
     assert losses[1] < losses[0]
+
+
+def test_labels_without_texts_are_learnt_by_the_classifier():
+    data = topics()
+    from unidex.data.dataset import Dataset, Labels
+    from unidex.data.texts import Texts
+
+    silent = Dataset("silent", Labels(Texts.of([""] * 24)), data.train, data.test)
+    model = train(silent, "unidec", settings=[*QUICK, "train.epochs=12"])
+    assert evaluate(model, silent, mode="classifier").metrics["P@1"] > 75
+
+
+def test_a_set_without_texts_is_refused():
+    from unidex.data.dataset import Dataset, Split
+    from unidex.data.texts import Texts
+    from unidex.errors import DataError
+
+    data = topics(num_train=4, num_test=2)
+    silent = Dataset("bag", data.labels, Split.of(Texts.of([""] * 4), data.train.positives))
+    with pytest.raises(DataError, match="must have texts to train on"):
+        train(silent, "unidec", settings=QUICK)

@@ -76,11 +76,13 @@ def build_network(config: Config, encoder: Any, num_labels: int, device: torch.d
 
 
 def start_classifiers(network: Network, labels: Any) -> None:
-    """Let each classifier begin at the vector its head gives the label's own text."""
+    """Let each classifier begin at the vector its head gives the label's own text; one without a text stays random."""
     vectors = network.text_vectors(labels).classifier
     assert vectors is not None
     assert network.classifiers is not None
-    network.classifiers.weight.copy_(vectors)
+    # A classifier of length 0 has no direction to learn from.
+    said = vectors.abs().sum(dim=1, keepdim=True) > 0
+    network.classifiers.weight.copy_(torch.where(said, vectors, network.classifiers.weight))
 
 
 def _bag(config: Config, features: Features) -> BagEncoder:

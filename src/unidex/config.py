@@ -38,7 +38,7 @@ class Features(Section):
     tokenizer: str = Field("", description="a tokenizer.json or a folder that holds one; empty to train one")
     min_df: int = Field(2, ge=1, description="texts a feature must occur in to get a row of its own")
     max_features: int = Field(500_000, ge=1, description="at most so many rows, the most frequent features first")
-    num_buckets: int = Field(0, ge=0, description="rows that rarer features share by hashing; 0 leaves them out")
+    num_buckets: int = Field(16_384, ge=0, description="rows that rarer features share by hashing; 0 leaves them out")
 
 
 class Encoder(Section):

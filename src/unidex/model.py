@@ -53,13 +53,6 @@ class LabelSet:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def id_of(self, uid: str) -> int:
-        """The id of a label by the user's name of it."""
-        try:
-            return self.uids.index(uid)
-        except ValueError:
-            raise DataError(f"a label must be one of the model's, but there is no label {quoted(uid)}") from None
-
 
 class Model:
     """A network, its labels and the index over them."""

@@ -124,6 +124,11 @@ def train(
     if work is not None and not resume:
         shutil.rmtree(work, ignore_errors=True)
     dataset = data if isinstance(data, Dataset) else read(data, reading)
+    if not dataset.train.texts.num_bytes:
+        raise DataError(
+            f"data set {quoted(dataset.name)} must have texts to train on, but all are empty; one that comes as sparse "
+            "features only can be inspected, converted and scored, not trained on"
+        )
     model = Run(dataset, config, seed=seed, device=chosen_device(device), folder=work).model(resume=resume)
     if len(dataset.test):
         model.metrics["test"] = evaluate(model, dataset).as_dict()

@@ -132,6 +132,9 @@ class Trainer:
                 self._run_epoch(advance)
                 if self.epoch % self.config.train.validate_every == 0 or self.epoch == epochs:
                     self._validate_now()
+        if self._validate is not None:
+            # Another phase follows: a run that is resumed in it does not make this one again.
+            self._save_checkpoint()
         if self._best is not None:
             self._load_network(self._best)
         seconds = time.monotonic() - started
@@ -324,6 +327,7 @@ class Trainer:
         found = None if self.folder is None else checkpoint.newest(self.folder)
         if found is None:
             logger.info("no checkpoint yet: training begins at the first step")
+            _keep_log_until(self.folder, 0)
             return
         tensors, state = checkpoint.load(found)
         if state["config"] != self.config.model_dump() or state["seed"] != self.seed:
@@ -375,6 +379,9 @@ def _signals(trainer: Trainer) -> Iterator[None]:
     """Let SIGINT and SIGTERM end the run after the step that is under way, with a checkpoint."""
 
     def stop(number: int, frame: FrameType | None) -> None:
+        if trainer._stop:
+            # Asked twice: do not wait for the step.
+            raise KeyboardInterrupt
         trainer._stop = True
 
     before = {}
