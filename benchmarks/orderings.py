@@ -19,7 +19,7 @@ VARIANTS = {
     "without hard negatives": ["pool.hard_negatives=0"],
     "random batches": ["pool.batches=random"],
     "text to label only": ["loss.text_to_label=1.0"],
-    "with log q": ["loss.log_q=true"],
+    "with log q": ["loss.log_q=1.0"],
     "with BCE on the classifier": ["loss.classifier_bce=1.0"],
 }
 COLUMNS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "R@10")

@@ -54,7 +54,7 @@ def test_recipes_learn(recipe):
         ["loss.dual=one-positive", "loss.classifier=one-positive"],
         ["loss.dual=triplet", "loss.classifier=triplet", "loss.temperature=1.0"],
         ["loss.classifier=bce"],
-        ["loss.classifier_bce=1.0", "loss.log_q=true"],
+        ["loss.classifier_bce=1.0", "loss.log_q=1.0"],
         ["loss.text_to_label=1.0", "loss.learn_temperature=true"],
         ["pool.batches=random", "train.rows=adagrad"],
         ["heads.projection=true", "heads.dropout=0.1", "heads.classifier_dropout=0.1", "heads.dim=24"],

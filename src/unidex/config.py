@@ -84,7 +84,12 @@ class Loss(Section):
     dual_weight: float = Field(0.5, ge=0, le=1, description="weight of the dual encoder's loss beside the classifier's")
     temperature: float = Field(1 / 18, gt=0, description="scores are divided by this in the loss")
     learn_temperature: bool = Field(False, description="learn the temperatures, from the one above")
-    log_q: bool = Field(False, description="correct scores for how often a label enters the pool")
+    log_q: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="how much of log q, how often a label enters a pool, is taken off its scores; 0 to 1",
+    )
     margin: float = Field(0.3, ge=0, description="margin of the triplet loss")
 
 

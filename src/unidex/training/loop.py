@@ -107,7 +107,7 @@ class Trainer:
         self._log_q: Tensor | None = None
         if config.loss.log_q:
             log_q = log_inclusion(data.positives, config.train.batch_size, pool.positives)
-            self._log_q = torch.from_numpy(log_q).to(network.device)
+            self._log_q = torch.from_numpy(log_q).to(network.device) * config.loss.log_q
         self.epoch = self.batch = self.step = 0
         self._clusters: list[Ids] | None = None
         self._shortlist: Ids | None = None
