@@ -6,14 +6,12 @@ same choices as one that was not.
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,6 +31,7 @@ from unidex.pools.batches import clustered_batches, num_clusters, random_batches
 from unidex.pools.negatives import mine_negatives
 from unidex.pools.pool import log_inclusion, make_batch
 from unidex.training import checkpoint
+from unidex.training.log import TrainingLog
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers
 
@@ -116,7 +115,7 @@ class Trainer:
         self._best_epoch = 0
         self._validations_without_gain = 0
         self._stop = False
-        self._board = _tensorboard(folder)
+        self._log = TrainingLog(folder, config.train.epochs)
         self._seen = 0
         self._total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
 
@@ -179,13 +178,8 @@ class Trainer:
         self._check(total)
         self.network.eval()
         seconds = max(time.monotonic() - started, 1e-9)
-        record = {
-            "epoch": self.epoch + 1,
-            "step": self.step,
-            "loss": round(float(total) / max(1, len(batches)), 6),
-            "texts_per_second": round((self._seen - texts_before) / seconds, 1),
-        }
-        self._log(record)
+        loss = float(total) / max(1, len(batches))
+        self._log.epoch(self.epoch + 1, self.step, loss, (self._seen - texts_before) / seconds)
         self.epoch += 1
         self.batch = 0
         self._total = 0.0
@@ -260,33 +254,12 @@ class Trainer:
         self.network.eval()
         metrics = self._validate(self.network)
         value = metric_value(metrics, self.config.train.metric)
-        self._log({"epoch": self.epoch, "step": self.step, "validation": {k: round(v, 4) for k, v in metrics.items()}})
+        self._log.validation(self.epoch, self.step, metrics)
         if value > self._best_value:
             self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
             self._best_value, self._best_epoch, self._validations_without_gain = value, self.epoch, 0
         else:
             self._validations_without_gain += 1
-
-    def _log(self, record: dict[str, Any]) -> None:
-        shown = record.get("validation")
-        if shown is None:
-            logger.info(
-                "epoch %d of %d: loss %.4f, %.0f texts/s",
-                record["epoch"], self.config.train.epochs, record["loss"], record["texts_per_second"],
-            )  # fmt: skip
-        else:
-            picked = ", ".join(
-                f"{name} {shown[name]:.2f}" for name in ("P@1", "P@5", "PSP@1", "PSP@5") if name in shown
-            )
-            logger.info("epoch %d: validation %s", record["epoch"], picked)
-        if self._board is not None:
-            numbers = shown or {name: record[name] for name in ("loss", "texts_per_second")}
-            for name, value in numbers.items():
-                self._board.add_scalar(f"validation/{name}" if shown else f"train/{name}", value, record["step"])
-        if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with (self.folder / "train.jsonl").open("a", encoding="utf-8") as out:
-                out.write(json.dumps(record) + "\n")
 
     def _network_state(self) -> dict[str, Tensor]:
         state = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
@@ -327,7 +300,7 @@ class Trainer:
         found = None if self.folder is None else checkpoint.newest(self.folder)
         if found is None:
             logger.info("no checkpoint yet: training begins at the first step")
-            _keep_log_until(self.folder, 0)
+            self._log.keep_until(0)
             return
         tensors, state = checkpoint.load(found)
         if state["config"] != self.config.model_dump() or state["seed"] != self.seed:
@@ -348,30 +321,12 @@ class Trainer:
             self._clusters = np.split(tensors["clusters"].numpy(), ends[:-1])
         self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]
         self._total = state["total"]
-        _keep_log_until(self.folder, self.step)
+        self._log.keep_until(self.step)
         logger.info("resumed at step %d of %d", self.step, self.num_steps)
-
-
-def _tensorboard(folder: Path | None) -> Any:
-    """A writer for TensorBoard where it is installed and there is a folder to write to."""
-    if folder is None or find_spec("tensorboard") is None:
-        return None
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder / "tensorboard"))
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _keep_log_until(folder: Path | None, step: int) -> None:
-    """Take lines out of train.jsonl that the resumed run will write again."""
-    if folder is None or not (folder / "train.jsonl").exists():
-        return
-    file = folder / "train.jsonl"
-    kept = [line for line in file.read_text(encoding="utf-8").splitlines() if json.loads(line)["step"] <= step]
-    file.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
 
 
 @contextmanager

@@ -1,0 +1,62 @@
+"""What a run says while it goes: log lines, train.jsonl and, where it is installed, TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import logging
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = ("P@1", "P@5", "PSP@1", "PSP@5")
+
+
+class TrainingLog:
+    """The log of one run; without a folder only the log lines remain."""
+
+    def __init__(self, folder: Path | None, num_epochs: int) -> None:
+        self._file = None if folder is None else folder / "train.jsonl"
+        self._num_epochs = num_epochs
+        self._board = _tensorboard(folder)
+
+    def epoch(self, epoch: int, step: int, loss: float, texts_per_second: float) -> None:
+        """An epoch is over."""
+        logger.info("epoch %d of %d: loss %.4f, %.0f texts/s", epoch, self._num_epochs, loss, texts_per_second)
+        numbers = {"loss": round(loss, 6), "texts_per_second": round(texts_per_second, 1)}
+        self._write({"epoch": epoch, "step": step} | numbers, {f"train/{name}": n for name, n in numbers.items()})
+
+    def validation(self, epoch: int, step: int, metrics: dict[str, float]) -> None:
+        """The network was scored on the validation split."""
+        picked = ", ".join(f"{name} {metrics[name]:.2f}" for name in _SHOWN if name in metrics)
+        logger.info("epoch %d: validation %s", epoch, picked)
+        rounded = {name: round(value, 4) for name, value in metrics.items()}
+        record = {"epoch": epoch, "step": step, "validation": rounded}
+        self._write(record, {f"validation/{name}": value for name, value in rounded.items()})
+
+    def keep_until(self, step: int) -> None:
+        """Take lines out of train.jsonl that a resumed run will write again."""
+        if self._file is None or not self._file.exists():
+            return
+        lines = self._file.read_text(encoding="utf-8").splitlines()
+        kept = [line for line in lines if json.loads(line)["step"] <= step]
+        self._file.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+
+    def _write(self, record: dict[str, Any], numbers: dict[str, float]) -> None:
+        if self._board is not None:
+            for name, value in numbers.items():
+                self._board.add_scalar(name, value, record["step"])
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with self._file.open("a", encoding="utf-8") as out:
+                out.write(json.dumps(record) + "\n")
+
+
+def _tensorboard(folder: Path | None) -> Any:
+    """A writer for TensorBoard where it is installed and there is a folder to write to."""
+    if folder is None or find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder / "tensorboard"))

@@ -1,0 +1,38 @@
+"""Recipes from the command line: listed, printed with meanings, and read back."""
+
+import json
+import subprocess
+import sys
+
+from unidex.config import load, recipe_names, settings_with_meaning
+
+
+def unidex(*words):
+    return subprocess.run([sys.executable, "-m", "unidex", *words], capture_output=True, text=True)
+
+
+def test_every_setting_has_a_meaning():
+    assert all(meaning for _, _, meaning in settings_with_meaning())
+
+
+def test_every_recipe_says_what_it_is_and_names_its_work():
+    assert set(recipe_names()) == {"auto", "depsl", "unidec"}
+    listed = json.loads(unidex("recipes", "--json").stdout)
+    assert set(listed) == set(recipe_names())
+    assert all("2405.03714" in listed[name] for name in ("depsl", "unidec"))
+
+
+def test_config_prints_toml_that_train_can_read(tmp_path):
+    printed = unidex("config", "unidec", "--set", "train.epochs=3").stdout
+    assert "epochs = 3  # passes over the texts" in printed
+    (tmp_path / "mine.toml").write_text(printed)
+    assert load(tmp_path / "mine.toml") == load("unidec", ["train.epochs=3"])
+    assert json.loads(unidex("config", "auto", "--json").stdout)["predict"]["choose_fusion"] is True
+
+
+def test_a_wrong_setting_is_one_line_and_exit_code_1():
+    done = unidex("config", "unidec", "--set", "pool.sise=3")
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines() == [
+        "unidex: unidec: there is no setting pool.sise; did you mean pool.size?"
+    ]
