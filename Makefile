@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # Train on a real data set (diseases -> phenotypes), print its scores and predictions for three diseases.
 demo: install
-	rm -rf $(DEMO)
+	rm -rf $(DEMO) $(DEMO).training
 	$(BIN)/unidex inspect hpo --examples 2
 	$(BIN)/unidex train hpo --out $(DEMO)
 	printf '%s\n' "Marfan syndrome" "Hereditary spastic paraplegia" "Familial atrial fibrillation" | $(BIN)/unidex predict $(DEMO) -k 5

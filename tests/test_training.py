@@ -151,6 +151,10 @@ def test_resume_refuses_other_settings(on_disk, tmp_path):
         pytest.skip("the run was over before it was killed")
     with pytest.raises(UnidexError, match="settings and the seed it began with"):
         train(on_disk, "unidec", out=out, settings=QUICK, resume=True)
+    # Nor is what the stopped run has left thrown away by a new one.
+    with pytest.raises(UnidexError, match="go on with --resume, or remove the folder"):
+        train(on_disk, "unidec", out=out, settings=QUICK)
+    assert list(work.glob("checkpoint-*"))
 
 
 def test_a_loss_that_is_no_number_stops_with_the_step_and_the_remedy():
@@ -168,6 +172,13 @@ def test_an_existing_model_is_not_overwritten(tmp_path):
     (tmp_path / "model").mkdir()
     with pytest.raises(UnidexError, match="must be new, but exists"):
         train(topics(), "unidec", out=tmp_path / "model", settings=QUICK)
+
+
+def test_resuming_a_finished_run_gives_its_model(tmp_path):
+    first = train(topics(), "unidec", out=tmp_path / "model", settings=QUICK)
+    again = train(topics(), "unidec", out=tmp_path / "model", settings=QUICK, resume=True)
+    assert again.metrics == first.metrics
+    assert again.metrics["training"]["steps"] > 0
 
 
 def test_filter_pairs_are_not_pushed_down():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import torch
 
     from unidex.model import Mode, Model
+
+logger = logging.getLogger(__name__)
 
 _BLOCK = 4096
 
@@ -119,9 +122,14 @@ def train(
     config = load_config(recipe, list(settings))
     folder = None if out is None else Path(out)
     work = None if folder is None else folder.with_name(f"{folder.name}.training")
-    if folder is not None and folder.exists() and not resume:
+    if folder is not None and folder.exists():
+        if resume:
+            logger.info("%s is finished already: there is nothing to resume", folder)
+            return load_model(folder, device)
         raise UnidexError(f"{folder}: the model folder must be new, but exists; name another or remove it")
-    if work is not None and not resume:
+    if work is not None and work.exists() and not resume:
+        if any(work.glob("*/checkpoint-*")):
+            raise UnidexError(f"{work}: a run that was stopped lies here; go on with --resume, or remove the folder")
         shutil.rmtree(work, ignore_errors=True)
     dataset = data if isinstance(data, Dataset) else read(data, reading)
     if not dataset.train.texts.num_bytes:
