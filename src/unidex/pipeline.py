@@ -143,6 +143,8 @@ def train(
     if folder is not None and work is not None:
         model.log = read_log(work)
         model.save(folder)
+        for board in work.glob("*/tensorboard"):
+            shutil.move(board, folder / "tensorboard" / board.parent.name)
         shutil.rmtree(work, ignore_errors=True)
     return model
 

@@ -19,7 +19,6 @@ from unidex.losses import (
     correct_log_q,
     decoupled_softmax,
     one_positive,
-    softmax_one_positive,
     supcon,
     symmetric,
     triplet,
@@ -31,7 +30,8 @@ from unidex.pools.pool import Batch
 _LOSSES: dict[LossName, Loss] = {
     "decoupled-softmax": decoupled_softmax,
     "supcon": supcon,
-    "one-positive": softmax_one_positive,
+    # On the drawn targets this is the softmax on one positive that leaves a text's other positives out.
+    "one-positive": decoupled_softmax,
     "triplet": triplet,
     "bce": bce,
 }
@@ -107,7 +107,7 @@ def _loss(name: LossName, config: Config, log_q_P: Tensor | None) -> Loss:
     loss = _LOSSES[name]
     if name == "triplet":
         loss = partial(triplet, margin=config.loss.margin)
-    if name in ("decoupled-softmax", "supcon") and config.loss.text_to_label < 1:
+    if name in ("decoupled-softmax", "supcon", "one-positive") and config.loss.text_to_label < 1:
         return partial(symmetric, loss=loss, text_to_label=config.loss.text_to_label, log_q_P=log_q_P)
     if log_q_P is None or name in ("triplet", "bce"):
         return loss
