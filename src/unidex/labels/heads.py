@@ -10,13 +10,17 @@ import torch
 from torch import Tensor, nn
 
 
-class DualHead(nn.Module):
-    """g1: L2norm(dropout(tanh(linear(x)))); without a projection only the norm (UniDEC, arXiv 2405.03714)."""
+class _Head(nn.Module):
+    """A linear layer, or none, and dropout."""
 
     def __init__(self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True) -> None:
         super().__init__()
         self.linear = _linear(dim_in, dim) if projection else None
         self.dropout = nn.Dropout(dropout)
+
+
+class DualHead(_Head):
+    """g1: L2norm(dropout(tanh(linear(x)))); without a projection only the norm (UniDEC, arXiv 2405.03714)."""
 
     def forward(self, encoded: Tensor) -> Tensor:
         """N x dim_in -> N x dim of length 1."""
@@ -25,13 +29,8 @@ class DualHead(nn.Module):
         return nn.functional.normalize(self.dropout(encoded), dim=1)
 
 
-class ClassifierHead(nn.Module):
+class ClassifierHead(_Head):
     """g2: dropout(linear(x)), not normalised in training (UniDEC, arXiv 2405.03714)."""
-
-    def __init__(self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True) -> None:
-        super().__init__()
-        self.linear = _linear(dim_in, dim) if projection else None
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, encoded: Tensor) -> Tensor:
         """N x dim_in -> N x dim."""

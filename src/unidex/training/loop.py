@@ -7,13 +7,9 @@ same choices as one that was not.
 from __future__ import annotations
 
 import logging
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -34,6 +30,7 @@ from unidex.training import checkpoint
 from unidex.training.log import TrainingLog
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers
+from unidex.training.stopping import StopRequest
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +111,7 @@ class Trainer:
         self._best_value = -np.inf
         self._best_epoch = 0
         self._validations_without_gain = 0
-        self._stop = False
+        self._stop = StopRequest()
         self._log = TrainingLog(folder, config.train.epochs)
         self._seen = 0
         self._total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
@@ -125,7 +122,7 @@ class Trainer:
         if resume:
             self._resume()
         epochs = self.config.train.epochs
-        with _signals(self), progress.task("training", self.num_steps, unit="steps") as advance:
+        with self._stop.listening(), progress.task("training", self.num_steps, unit="steps") as advance:
             advance(self.step)
             while self.epoch < epochs and not self._finished_early():
                 self._run_epoch(advance)
@@ -166,11 +163,11 @@ class Trainer:
                 self._check(total)
                 speed = (self._seen - texts_before) / max(time.monotonic() - started, 1e-9)
                 advance(0, f"epoch {self.epoch + 1}, loss {float(total) / self.batch:.4f}, {speed:,.0f} texts/s")
-            if self._stop or (self.step % self.config.train.checkpoint_every == 0 and self.batch < len(batches)):
+            if self._stop.asked or (self.step % self.config.train.checkpoint_every == 0 and self.batch < len(batches)):
                 self._check(total)
                 self._total = float(total)
                 self._save_checkpoint()
-            if self._stop:
+            if self._stop.asked:
                 raise TrainingStoppedError(
                     f"stopped by a signal at step {self.step} of {self.num_steps}; "
                     + ("go on with --resume" if self.folder else "nothing was kept, as no folder was given")
@@ -327,27 +324,3 @@ class Trainer:
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-@contextmanager
-def _signals(trainer: Trainer) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the run after the step that is under way, with a checkpoint."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if trainer._stop:
-            # Asked twice: do not wait for the step.
-            raise KeyboardInterrupt
-        trainer._stop = True
-
-    before = {}
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, stop)
-    except ValueError:
-        # Only the main thread may listen; elsewhere the caller's own handling stays.
-        before = {}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
