@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.mark.parametrize(
     ("page", "num_files", "num_commands"),
-    [("docs/data-formats.md", 7, 12), ("README.md", 0, 1)],
-    ids=["formats", "README"],
+    [("docs/data-formats.md", 7, 12), ("docs/gandalf.md", 0, 2), ("README.md", 0, 1)],
+    ids=["formats", "gandalf", "README"],
 )
 def test_every_command_prints_what_the_page_shows(page, num_files, num_commands, tmp_path):
     """One after the other: some commands read what those before them have written."""

@@ -21,7 +21,7 @@ LAYERS = [
     {"network"},
     {"building", "evaluating"},
     {"model"},
-    {"living"},
+    {"living", "neighbourhood"},
     {"training"},
     {"plan", "pipeline"},
     {"classifier"},

