@@ -1,17 +1,18 @@
-"""``unidex labels``: the living label set of a model."""
+"""``unidex labels``: the living label set of a model, and what stands near a label."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from unidex.cli.options import Json
+from unidex.cli.options import Json, reads_data
 from unidex.cli.output import print_json, print_table, print_text
 from unidex.cli.predict import ModelFolder
+from unidex.data.options import ReadOptions
 
-app = typer.Typer(no_args_is_help=True, help="List, add and remove the labels of a model.")
+app = typer.Typer(no_args_is_help=True, help="List, add and remove the labels of a model; show those near a label.")
 
 
 @app.command("list")
@@ -75,3 +76,60 @@ def remove(
         print_json({"removed": removed})
         return
     print_text(f"removed {len(removed)}: {', '.join(row['uid'] for row in removed)}")
+
+
+@app.command("neighbours")
+@reads_data
+def neighbours(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="MODEL_OR_DATA", help="A model folder, or a data set: a folder, a file or 'hpo'."),
+    ],
+    label: Annotated[str, typer.Argument(metavar="LABEL", help="A label's uid, its text, or a part no other has.")],
+    reading: ReadOptions,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many neighbours.")] = 10,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw them around the label (.png, .svg, .pdf).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the labels nearest to a label.
+
+    In a data set, those that come with it on train texts: the score is the share of its texts that have both. In a
+    model, those whose vectors are nearest, by both heads as the model weighs them.
+
+    Example: unidex labels neighbours hpo Arachnodactyly --plot arachnodactyly.svg
+    """
+    from unidex.pipeline import label_neighbours
+
+    found = label_neighbours(source, label, k, reading=reading)
+    if plot is not None:
+        from unidex.report.neighbours import draw_neighbours
+
+        draw_neighbours(found, plot)
+        found["plot"] = str(plot)
+    if as_json:
+        print_json(found)
+        return
+    _print_neighbours(found)
+
+
+def _print_neighbours(found: dict[str, Any]) -> None:
+    label = found["label"]
+    name, count = label["text"] or label["uid"], label["frequency"]
+    meaning = (
+        f"share of its {count:,} train texts that have both" if found["by"] == "texts" else "by the model's vectors"
+    )
+    rows = [
+        (row["text"] or row["uid"], row["uid"], row["id"], f"{row['frequency']:,}", f"{row['score']:.4f}")
+        for row in found["neighbours"]
+    ]
+    print_table(
+        ("label", "uid", "id", "train texts", "score"),
+        rows,
+        title=f"{name} ({label['uid']}), {label['class']}: {meaning}",
+    )
+    if not rows:
+        print_text("note: no train text has it" if not count else "note: no other label stands near it")
+    if "plot" in found:
+        print_text(f"picture: {found['plot']}")
