@@ -1,7 +1,11 @@
 """Losses over a pool of labels: pure functions of scores and targets that give a value and its gradient."""
 
 from unidex.losses.bce import bce
+from unidex.losses.blocked_bce import blocked_bce
+from unidex.losses.blocked_softmax import blocked_softmax
+from unidex.losses.blocked_topk import blocked_soft_topk
 from unidex.losses.gradient import Loss, LossGrad, differentiable
+from unidex.losses.soft_topk import draw_positives, log_soft_topk, soft_topk, soft_topk_loss, topk_thresholds
 from unidex.losses.softmax import correct_log_q, decoupled_softmax, softmax_one_positive, supcon
 from unidex.losses.symmetric import symmetric
 from unidex.losses.targets import Targets, one_positive
@@ -12,12 +16,20 @@ __all__ = [
     "LossGrad",
     "Targets",
     "bce",
+    "blocked_bce",
+    "blocked_soft_topk",
+    "blocked_softmax",
     "correct_log_q",
     "decoupled_softmax",
     "differentiable",
+    "draw_positives",
+    "log_soft_topk",
     "one_positive",
+    "soft_topk",
+    "soft_topk_loss",
     "softmax_one_positive",
     "supcon",
     "symmetric",
+    "topk_thresholds",
     "triplet",
 ]

@@ -79,6 +79,23 @@ class Targets:
             (self.shape[1], self.shape[0]),
         )
 
+    def between(self, first: int, stop: int) -> Targets:
+        """The same texts with the labels from place ``first`` to before ``stop`` only.
+
+        >>> Targets.of([0, 0, 1], [0, 2, 1], shape=(2, 3)).between(1, 3).columns
+        tensor([1, 0])
+        """
+        kept = (self.columns >= first) & (self.columns < stop)
+        ignored = (self.ignored_columns >= first) & (self.ignored_columns < stop)
+        return Targets(
+            self.rows[kept],
+            self.columns[kept] - first,
+            self.weights[kept],
+            self.ignored_rows[ignored],
+            self.ignored_columns[ignored] - first,
+            (self.shape[0], stop - first),
+        )
+
     def to(self, device: torch.device | str) -> Targets:
         """The same targets on another device."""
         return Targets(

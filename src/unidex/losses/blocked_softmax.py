@@ -1,0 +1,270 @@
+"""The softmax losses over all labels, block by block.
+
+Shapes: B texts, L labels of this process, l labels of a block, D dimensions, M positive pairs, m of them in a block.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from unidex.losses.blocked import Block, Products, check_sides, cut, in_blocks
+from unidex.losses.blocks import ALONE, BlockedGrad, Ranks, Sink
+from unidex.losses.softmax import DECOUPLED, Form, finite_or_zero, mask_, pushes
+from unidex.losses.targets import Targets
+
+# Scores are held in bits, divided by log 2, for the powers of 2 take half the time of those of e, as measured on x86.
+# The division is one of the texts, before the product, so that it takes no pass over the scores.
+LOG_2 = math.log(2)
+
+
+@torch.no_grad()
+def blocked_softmax(
+    texts_BD: Tensor,
+    labels_LD: Tensor,
+    scale: Tensor,
+    targets: Targets,
+    form: Form = DECOUPLED,
+    *,
+    text_to_label: float = 1.0,
+    log_q_L: Tensor | None = None,
+    block_size: int | None = None,
+    ranks: Ranks = ALONE,
+    sink: Sink | None = None,
+) -> BlockedGrad:
+    """A softmax loss in one or both directions over all labels; its scores exist one block of labels at a time.
+
+    Formula, with S = scale texts labels^T over the labels of all processes, and loss the one of ``form``::
+
+        value = lam loss(S - log q, Y) + (1 - lam) loss(S^T, Y^T)             lam = text_to_label
+
+    The first pass over the blocks keeps the highest score and the sum of exponentials of each text. The second
+    computes the scores again, turns them into the gradient and that into the gradients of both sides; it begins with
+    the block the first one ended with. That is four matrix products, less one of the last block. The
+    label-to-text direction needs no first pass: a label sees all texts in its block.
+
+    Memory, in numbers, besides arguments and results: B l for the scores of a block of l labels; 3 B D for texts and
+    their gradient; about ten a pair of the targets; l D for the gradient of a block that goes to a sink; in the
+    label-to-text direction, B a for the a labels of a block that have a positive, and 2 L.
+
+    Args:
+        texts_BD: B x D.
+        labels_LD: L x D, the labels of this process.
+        scale: without dimensions; the inverse of the temperature.
+        targets: the positive and ignored pairs of the B texts and the L labels of this process.
+        form: which softmax loss: DECOUPLED or SUPCON.
+        text_to_label: weight of the text-to-label direction, 0 to 1.
+        log_q_L: the correction of `correct_log_q`, in the text-to-label direction.
+        block_size: the most labels of a block; chosen by the number of texts and dimensions where there is none.
+        ranks: the processes that hold other labels of the same texts.
+        sink: takes the gradient of the labels block by block, last block first.
+
+    References: DEXML (arXiv 2310.10636) computes the same from the whole matrix of scores.
+
+    Relations: equals `symmetric` with `decoupled_softmax` or `supcon` on the whole matrix, and with
+    ``text_to_label=1`` the loss itself. On targets drawn by `one_positive` it is `softmax_one_positive`.
+
+    >>> texts, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> targets = Targets.of([0, 0], [0, 1], shape=(1, 3))
+    >>> blocked_softmax(texts, labels, torch.tensor(1.0), targets, block_size=2)
+    BlockedGrad(value=tensor(0.5032), texts_BD=tensor([[-0.1345,  0.1345]]), labels_LD=tensor([[-0.2689, -0.1345],
+                [-0.5000, -0.2500], [ 0.7689,  0.3845]]), scale=tensor(-0.1345))
+    """
+    check_sides(texts_BD, labels_LD, scale, targets)
+    if not 0 <= text_to_label <= 1:
+        raise ValueError(f"text_to_label must be between 0 and 1, but is {text_to_label}")
+    if log_q_L is not None and log_q_L.shape != labels_LD.shape[:1]:
+        raise ValueError(f"log q must have one value a label ({len(labels_LD)}), but has {tuple(log_q_L.shape)}")
+    targets, blocks = in_blocks(targets, block_size, texts_BD.shape[1])
+    products = Products(texts_BD, labels_LD, scale, blocks, unit=LOG_2, sink=sink)
+    by_text = by_label = None
+    if text_to_label > 0:
+        bits_L = None if log_q_L is None else log_q_L.to(texts_BD.dtype) / LOG_2
+        small = _all_small(texts_BD, labels_LD, scale, bits_L, ranks)
+        by_text = _ByText(products, blocks, targets, form, text_to_label, bits_L, ranks, small=small)
+    # Without texts, a label has nothing to choose among.
+    if text_to_label < 1 and len(texts_BD):
+        by_label = _ByLabel(blocks, targets, form, 1 - text_to_label, texts_BD.dtype, ranks)
+
+    for number, block in reversed(list(enumerate(blocks))):
+        if by_text is not None and by_label is None and number == len(blocks) - 1:
+            grad_Bl = by_text.last_gradient(block)
+        else:
+            grad_Bl = products.scores(block)
+            part = None if by_label is None else by_label.gradient(grad_Bl, number)
+            if by_text is None:
+                grad_Bl.zero_()
+            else:
+                by_text.gradient_(grad_Bl, block)
+            if part is not None:
+                grad_Bl.index_add_(1, *part)
+        products.add(block, grad_Bl)
+    value = sum((direction.value for direction in (by_text, by_label) if direction), start=texts_BD.new_zeros(()))
+    return products.result(ranks.sum_(value))
+
+
+def _all_small(texts_BD: Tensor, labels_LD: Tensor, scale: Tensor, bits_L: Tensor | None, ranks: Ranks) -> bool:
+    """Whether powers of the scores, as they are, and sums and quotients of such powers are normal numbers.
+
+    No score exceeds scale |text| |label|. Where that is small, as it is for cosines and a temperature above 0.023 in
+    float32, the first pass need not look for the highest score, nor either pass subtract it.
+    """
+    # Looking at the norms waits for a device, which costs more than it saves there.
+    if texts_BD.device.type != "cpu":
+        return False
+    most = scale.to(texts_BD.dtype).abs() / LOG_2 * _most(torch.linalg.vector_norm(texts_BD, dim=1))
+    most = most * ranks.max_(_most(torch.linalg.vector_norm(labels_LD, dim=1)))
+    if bits_L is not None:
+        most = most + ranks.max_(_most(bits_L.abs()))
+    return bool(most <= -math.log2(torch.finfo(texts_BD.dtype).tiny) / 2)
+
+
+def _most(values: Tensor) -> Tensor:
+    return values.amax() if len(values) else values.new_zeros(())
+
+
+class _ByText:
+    """The text-to-label direction. Making it is the first pass; then it knows what it has to know of all labels.
+
+    Attributes:
+        value: of the positives of this process.
+    """
+
+    def __init__(
+        self,
+        products: Products,
+        blocks: list[Block],
+        targets: Targets,
+        form: Form,
+        weight: float,
+        bits_L: Tensor | None,
+        ranks: Ranks,
+        *,
+        small: bool,
+    ) -> None:
+        self._form, self._bits_L, self._small = form, bits_L, small
+        totals_B = ranks.sum_(targets.totals(products.dtype))
+        positives_M = torch.empty_like(targets.weights, dtype=products.dtype)
+        highest_B, sums_B = torch.full_like(totals_B, 0.0 if small else -torch.inf), torch.zeros_like(totals_B)
+        for block in blocks:
+            self._last_Bl = scores_Bl = products.scores(block)
+            self._correct_(scores_Bl, block)
+            positives_M[block.positives] = scores_Bl[block.targets.rows, block.targets.columns]
+            if not small:
+                mask_(scores_Bl, block.targets, form, -torch.inf)
+                before_B, highest_B = highest_B, torch.maximum(highest_B, scores_Bl.amax(1))
+                sums_B.mul_(torch.exp2(before_B - finite_or_zero(highest_B)))
+            self._powers_(scores_Bl, finite_or_zero(highest_B), block)
+            sums_B.add_(scores_Bl.sum(1))
+
+        # From the highest of this process to the highest of all; the powers of the last block are still of the former.
+        self._highest_B = finite_or_zero(highest_B if small else ranks.max_(highest_B.clone()))
+        fades_B = torch.exp2(highest_B - self._highest_B)
+        sums_B = ranks.sum_(sums_B.mul_(fades_B))
+        shares_M = weight * _shares(targets, totals_B, (totals_B > 0).sum())
+        values_M, self._pulls_M = form.terms(shares_M, _gaps(positives_M, targets.rows, self._highest_B, sums_B))
+        self._pushes_B = ranks.sum_(pushes(self._pulls_M, targets.rows, sums_B))
+        self._last_pushes_B = self._pushes_B * fades_B
+        self.value = values_M.sum()
+
+    def gradient_(self, scores_Bl: Tensor, block: Block) -> None:
+        """The scores of a block become its gradient, in place."""
+        self._correct_(scores_Bl, block)
+        self._powers_(scores_Bl, self._highest_B, block)
+        self._push_and_pull_(scores_Bl, self._pushes_B, block)
+
+    def last_gradient(self, block: Block) -> Tensor:
+        """The gradient of the last block, whose powers are still there."""
+        self._push_and_pull_(self._last_Bl, self._last_pushes_B, block)
+        return self._last_Bl
+
+    def _correct_(self, scores_Bl: Tensor, block: Block) -> None:
+        if self._bits_L is not None:
+            scores_Bl.sub_(self._bits_L[block.labels])
+
+    def _powers_(self, scores_Bl: Tensor, highest_B: Tensor, block: Block) -> None:
+        if self._small:
+            scores_Bl.exp2_()
+            mask_(scores_Bl, block.targets, self._form, 0.0)
+        else:
+            _powers_(scores_Bl, highest_B[:, None], block.targets, self._form)
+
+    def _push_and_pull_(self, powers_Bl: Tensor, pushes_B: Tensor, block: Block) -> None:
+        powers_Bl.mul_(pushes_B[:, None])
+        powers_Bl[block.targets.rows, block.targets.columns] -= self._pulls_M[block.positives]
+
+
+class _ByLabel:
+    """The label-to-text direction. Only labels with a positive text are anchors, so it looks at their columns alone.
+
+    Attributes:
+        value: of the labels whose gradient was taken.
+    """
+
+    def __init__(
+        self, blocks: list[Block], targets: Targets, form: Form, weight: float, dtype: torch.dtype, ranks: Ranks
+    ) -> None:
+        is_anchor_L = torch.zeros(targets.shape[1], dtype=torch.bool, device=targets.rows.device)
+        is_anchor_L[targets.columns] = True
+        counts_L = is_anchor_L.cumsum(0)
+        of_anchors_I = is_anchor_L[targets.ignored_columns]
+        self._form, self._anchors_A = form, is_anchor_L.nonzero()[:, 0]
+        of_anchors = Targets(
+            targets.rows,
+            counts_L[targets.columns] - 1,
+            targets.weights,
+            targets.ignored_rows[of_anchors_I],
+            counts_L[targets.ignored_columns[of_anchors_I]] - 1,
+            (targets.shape[0], len(self._anchors_A)),
+        )
+        totals_A = of_anchors.transposed().totals(dtype)
+        # A label none of whose positives was drawn does not count.
+        num_anchors = ranks.sum_((totals_A > 0).sum().to(dtype))
+        self._shares_M = weight * _shares(of_anchors.transposed(), totals_A, num_anchors)
+        self._starts = [block.labels.start for block in blocks]
+        bounds = torch.tensor([*self._starts, targets.shape[1]], device=targets.rows.device)
+        self._blocks = cut(of_anchors, torch.searchsorted(self._anchors_A, bounds))
+        self.value = totals_A.new_zeros(())
+
+    def gradient(self, scores_Bl: Tensor, number: int) -> tuple[Tensor, Tensor]:
+        """The places of the anchors of a block, a, and their gradient, B x a; the scores stay as they are."""
+        block = self._blocks[number]
+        rows, columns = block.targets.rows, block.targets.columns
+        anchors_a = self._anchors_A[block.labels] - self._starts[number]
+        # Not index_select, which copies the whole block first where rows have gaps between them.
+        grad_Ba = scores_Bl[:, anchors_a]
+        positives_m = grad_Ba[rows, columns]
+        mask_(grad_Ba, block.targets, self._form, -torch.inf)
+        highest_a = finite_or_zero(grad_Ba.amax(0))
+        _powers_(grad_Ba, highest_a, block.targets, self._form)
+        sums_a = grad_Ba.sum(0)
+        gaps_m = _gaps(positives_m, columns, highest_a, sums_a)
+        values_m, pulls_m = self._form.terms(self._shares_M[block.positives], gaps_m)
+        grad_Ba.mul_(pushes(pulls_m, columns, sums_a))
+        grad_Ba[rows, columns] -= pulls_m
+        self.value = self.value + values_m.sum()
+        return anchors_a, grad_Ba
+
+
+def _shares(targets: Targets, totals: Tensor, num_anchors: Tensor) -> Tensor:
+    """What each positive weighs in the mean over anchors, M: `Targets.shares` where totals are of all processes."""
+    totals_M = totals[targets.rows]
+    return targets.weights.to(totals.dtype) / torch.where(totals_M > 0, totals_M, 1) / num_anchors.clamp_min(1)
+
+
+def _powers_(scores: Tensor, highest: Tensor, targets: Targets, form: Form) -> None:
+    """2^(scores - highest) in place, 0 at masked pairs; ``highest`` broadcasts and must be finite."""
+    # As in `exponentials_`: a result that is not a normal number costs many times as much and means nothing next to 1.
+    lowest = math.log2(torch.finfo(scores.dtype).tiny) + 0.1
+    scores.sub_(highest).clamp_min_(lowest).exp2_()
+    mask_(scores, targets, form, 0.0)
+
+
+def _gaps(positives_M: Tensor, anchors_M: Tensor, highest: Tensor, sums: Tensor) -> Tensor:
+    """The gaps log Z - s of positives, M, no longer in bits.
+
+    From two differences to the anchor's highest: scores of 10,000 lose no digits to each other.
+    """
+    return LOG_2 * (sums.log2()[anchors_M] - (positives_M - highest[anchors_M]))
