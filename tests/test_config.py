@@ -16,10 +16,12 @@ def test_every_setting_has_a_meaning():
 
 
 def test_every_recipe_says_what_it_is_and_names_its_work():
-    assert set(recipe_names()) == {"auto", "depsl", "unidec"}
+    dexml = {"dexml", "dexml-top5", "dexml-top100", "dexml-mined"}
+    assert set(recipe_names()) == {"auto", "depsl", "unidec", "renee", *dexml}
     listed = json.loads(unidex("recipes", "--json").stdout)
     assert set(listed) == set(recipe_names())
     assert all("2405.03714" in listed[name] for name in ("depsl", "unidec"))
+    assert all("2310.10636" in listed[name] for name in dexml)
 
 
 def test_config_prints_toml_that_train_can_read(tmp_path):

@@ -7,19 +7,30 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
-from unidex.config import Config
+from unidex.config import Config, parse, read_toml
 from unidex.encoders.bag import BagEncoder
 from unidex.encoders.feature_settings import FeatureSettings
 from unidex.encoders.features import Features
-from unidex.errors import ConfigError
+from unidex.errors import ConfigError, ModelError
 from unidex.labels.heads import ClassifierHead, DualHead
 from unidex.labels.rows import RowTable
 from unidex.network import Network
 
+# Rows of a table that share a seed.
+_SEEDED = 4096
+
 
 def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> Any:
-    """An encoder before training; the bag's vocabulary is chosen from the texts."""
+    """An encoder before training; the bag's vocabulary is chosen from the texts.
+
+    Where encoder.path is a model folder of ours, its encoder is taken, vocabulary and all.
+    """
+    folder = Path(config.encoder.path)
+    if config.encoder.path and (folder / "config.toml").is_file() and (folder / "encoder.safetensors").is_file():
+        return _encoder_of_model(config, folder)
     if config.encoder.kind == "transformer":
         from unidex.encoders.transformer import TransformerEncoder
 
@@ -38,6 +49,30 @@ def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[st
     return encoder
 
 
+def _encoder_of_model(config: Config, folder: Path) -> Any:
+    """The trained encoder of a model folder, as the start of another model."""
+    saved = parse(read_toml(folder / "config.toml"), where=str(folder / "config.toml")).encoder
+    wanted = config.encoder
+    keys = ("kind", "pooling") if wanted.kind == "transformer" else ("kind", "dim", "residual")
+    for key in keys:
+        if getattr(saved, key) != getattr(wanted, key):
+            raise ConfigError(
+                f"{folder}: encoder.{key} must be that of the model whose encoder is taken, {getattr(saved, key)!r}, "
+                f"but is {getattr(wanted, key)!r}; set it with --set encoder.{key}={getattr(saved, key)}"
+            )
+    encoder = load_encoder(config, folder / "encoder")
+    try:
+        weights = load_file(folder / "encoder.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
+    if "features" in weights:
+        encoder.table.weight = weights["features"]
+    prefix = "encoder."
+    own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    encoder.load_state_dict(own)
+    return encoder
+
+
 def load_encoder(config: Config, folder: Path) -> Any:
     """The encoder of a model folder, its weights yet to be filled in where they are the network's own."""
     if config.encoder.kind == "transformer":
@@ -47,21 +82,21 @@ def load_encoder(config: Config, folder: Path) -> Any:
     return _bag(config, Features.load(folder))
 
 
-def build_network(config: Config, encoder: Any, num_labels: int, device: torch.device | str = "cpu") -> Network:
-    """A network before training. The caller seeds torch."""
+def build_network(config: Config, encoder: Any, labels: slice | int, device: torch.device | str = "cpu") -> Network:
+    """A network before training, with classifiers for so many labels or for a shard of them. The caller seeds torch."""
     heads = config.heads
     if not (heads.dual or heads.classifier):
         raise ConfigError("a recipe must have heads.dual or heads.classifier, but both are false")
     dim = heads.dim if heads.projection else encoder.dim
     options: dict[str, Any] = {"dropout": heads.dropout, "projection": heads.projection}
-    dual = DualHead(encoder.dim, dim, **options) if heads.dual else None
-    classifier = ClassifierHead(encoder.dim, dim, **options) if heads.classifier else None
-    table = None
+    dual = DualHead(encoder.dim, dim, normalised=heads.dual_normalised, **options) if heads.dual else None
+    classifier = table = None
     if heads.classifier:
-        start = torch.zeros if heads.classifier_start == "zero" else torch.randn
+        classifier = ClassifierHead(encoder.dim, dim, searched=heads.classifier_searched, **options)
+        rows = labels if isinstance(labels, slice) else slice(0, labels)
         # Unit length on average where they are trained as unit vectors, else small (as the paper's Xavier start is).
-        scale = 1.0 if heads.classifier_normalised else 0.02
-        table = RowTable((start(num_labels, dim) * (scale / dim**0.5)).to(device))
+        scale = 0.0 if heads.classifier_start == "zero" else 1.0 if heads.classifier_normalised else 0.02
+        table = RowTable((random_rows(rows, dim) * (scale / dim**0.5)).to(device))
     network = Network(
         encoder,
         dual,
@@ -73,6 +108,23 @@ def build_network(config: Config, encoder: Any, num_labels: int, device: torch.d
     if config.encoder.kind == "bag":
         encoder.table.weight = encoder.table.weight.to(device)
     return network.to(device)
+
+
+def random_rows(rows: slice, dim: int) -> torch.Tensor:
+    """Standard normal rows of a table, the same whoever asks for them: a shard has the rows of the whole.
+
+    Each block of rows has a seed of its own, so that no process draws the rows of the others.
+
+    >>> torch.equal(random_rows(slice(0, 5000), 2)[4000:4200], random_rows(slice(4000, 4200), 2))
+    True
+    """
+    found = torch.empty(rows.stop - rows.start, dim)
+    for first in range(rows.start // _SEEDED * _SEEDED, rows.stop, _SEEDED):
+        seed = (torch.initial_seed() + 0x9E3779B97F4A7C15 * (first // _SEEDED + 1)) % 2**63
+        block = torch.randn(_SEEDED, dim, generator=torch.Generator().manual_seed(seed))
+        start, stop = max(first, rows.start), min(first + _SEEDED, rows.stop)
+        found[start - rows.start : stop - rows.start] = block[start - first : stop - first]
+    return found
 
 
 def start_classifiers(network: Network, labels: Any) -> None:

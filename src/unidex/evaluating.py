@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from unidex.data.dataset import Dataset, Split
+from unidex.distributed import ALONE, Processes
 from unidex.errors import ConfigError
 from unidex.index.exact import search_exact
+from unidex.index.shards import search_shards
 from unidex.metrics.evaluation import Evaluation, places_needed
 from unidex.network import Network
 from unidex.topk import TopK
@@ -22,18 +24,36 @@ _CANDIDATES = 50
 
 
 def score_network(
-    network: Network, texts: Any, labels: Any, dataset: Dataset, split: Split, fusion: float
+    network: Network,
+    texts: Any,
+    labels: Any,
+    dataset: Dataset,
+    split: Split,
+    fusion: float,
+    processes: Processes = ALONE,
 ) -> dict[str, float]:
-    """Metrics of a network on prepared texts of a split, by exact search."""
-    queries = network.text_vectors(texts).joined()
-    found = search_exact(queries, network.label_vectors(labels).joined(fusion), places_needed(split, _PLACES))
-    return _metrics(found, dataset, split)
+    """Metrics of a network on prepared texts of a split, by exact search; ``labels`` are those of this process."""
+    queries = network.text_vectors(texts, processes).joined()
+    vectors = network.label_vectors(labels).joined(fusion)
+    first = processes.shard(dataset.num_labels).start
+    return _metrics(search_shards(queries, vectors, places_needed(split, _PLACES), first, processes), dataset, split)
 
 
 def fusion_scores(
-    network: Network, texts: Any, labels: Any, dataset: Dataset, split: Split, weights: Sequence[float]
+    network: Network,
+    texts: Any,
+    labels: Any,
+    dataset: Dataset,
+    split: Split,
+    weights: Sequence[float],
+    processes: Processes = ALONE,
 ) -> dict[float, dict[str, float]]:
-    """Metrics for each fusion weight. The candidates are searched once and scored anew for each weight."""
+    """Metrics for each fusion weight. The candidates are searched once and scored anew for each weight.
+
+    On several processes a candidate's vectors are elsewhere, so that each weight is searched for itself.
+    """
+    if processes.size > 1:
+        return {weight: score_network(network, texts, labels, dataset, split, weight, processes) for weight in weights}
     queries, vectors = network.text_vectors(texts), network.label_vectors(labels)
     assert queries.dual is not None and queries.classifier is not None  # noqa: PT018
     assert vectors.dual is not None and vectors.classifier is not None  # noqa: PT018

@@ -140,10 +140,10 @@ class Model:
         dual = self.network.text_vectors(prepared).dual
         assert dual is not None
         classifier = None
-        if self.network.classifiers is not None:
+        if self.network.classifiers is not None and self.network.classifier is not None:
             rows = self._classifiers_near(texts)
             self.network.classifiers.grow(rows)
-            classifier = nn.functional.normalize(rows, dim=1)
+            classifier = self.network.classifier.as_searched(rows)
         ids = self.index.add(Vectors(dual, classifier).joined(self.config.predict.fusion).cpu().numpy())
         count = len(texts)
         self.labels = LabelSet(

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unidex.distributed import ALONE, Processes
 from unidex.labels.heads import ClassifierHead, DualHead
 from unidex.labels.rows import RowTable, Touched
 
@@ -48,7 +49,7 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Unit vectors of both heads; None for a head that the network does not have."""
+    """Vectors of both heads; None for a head that the network does not have."""
 
     dual: Tensor | None
     classifier: Tensor | None
@@ -106,17 +107,20 @@ class Network(nn.Module):
         return torch.cat(blocks) if blocks else torch.empty(0, self.encoder.dim, device=self.device)
 
     @torch.no_grad()
-    def text_vectors(self, prepared: Any) -> Vectors:
-        """Unit vectors of texts as they are searched."""
+    def text_vectors(self, prepared: Any, processes: Processes = ALONE) -> Vectors:
+        """Vectors of texts as they are searched; of several processes, each encodes a part and all get the whole."""
+        if processes.size > 1:
+            own = self.text_vectors(prepared[processes.part(prepared.shape[0])])
+            return Vectors(*(None if part is None else processes.gather(part) for part in (own.dual, own.classifier)))
         encoded = self.encode(prepared)
-        classifier = None if self.classifier is None else nn.functional.normalize(self.classifier(encoded), dim=1)
+        classifier = None if self.classifier is None else self.classifier.as_searched(self.classifier(encoded))
         return Vectors(None if self.dual is None else self.dual(encoded), classifier)
 
     @torch.no_grad()
     def label_vectors(self, prepared: Any) -> Vectors:
-        """Unit vectors of all labels as they are searched; ``prepared`` are the label texts."""
+        """Vectors of labels as they are searched; ``prepared`` are the texts of those that this network has."""
         dual = None if self.dual is None else self.dual(self.encode(prepared))
         classifier = None
-        if self.classifiers is not None:
-            classifier = nn.functional.normalize(self.classifiers.weight, dim=1)
+        if self.classifiers is not None and self.classifier is not None:
+            classifier = self.classifier.as_searched(self.classifiers.weight)
         return Vectors(dual, classifier)

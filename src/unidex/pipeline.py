@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from unidex import progress
 from unidex.config import load as load_config
 from unidex.data.dataset import Dataset, Split
-from unidex.data.formats import read
+from unidex.data.formats import BUILT_IN, check_target, read, write
 from unidex.data.options import ReadOptions
 from unidex.errors import DataError, UnidexError, quoted
 from unidex.metrics.bins import Bin
@@ -94,6 +94,37 @@ def score_predictions(file: Path, dataset: Dataset, *, split: str = "test", use_
     return score_topk(topk, dataset, texts, use_filter=use_filter)
 
 
+def augment(
+    data: Dataset | str | Path,
+    out: str | Path,
+    method: str = "gandalf",
+    settings: Mapping[str, Any] | None = None,
+    *,
+    to: str = "xc-raw",
+    seed: int = 0,
+    reading: ReadOptions | None = None,
+) -> dict[str, Any]:
+    """Write a data set with further training points; the result says what is in it.
+
+    Args:
+        data: a data set, or where to read one.
+        out: the folder to write, new or empty.
+        method: gandalf, glas, random-walk, one-hot, word-dropout or synonyms.
+        settings: of the section [augment] of a recipe; for changed copies, ``word_share`` and ``synonyms``.
+        to: the format to write.
+        seed: the same seed gives the same data set.
+        reading: how to read ``data``.
+    """
+    from unidex.augment.making import check_settings, make
+
+    check_settings(method, settings or {})
+    check_target(Path(out), to)
+    dataset = data if isinstance(data, Dataset) else read(data, reading)
+    made = make(dataset, method, settings or {}, seed)
+    write(made.dataset, Path(out), to)
+    return {"folder": str(out), "format": to, "method": method} | made.summary()
+
+
 def train(
     data: Dataset | str | Path,
     recipe: str | Path = "auto",
@@ -117,35 +148,70 @@ def train(
         resume: go on where an earlier run with the same ``out`` was stopped.
         reading: how to read ``data``.
     """
+    model = train_together(
+        data, recipe, out=out, settings=settings, seed=seed, device=device, resume=resume, reading=reading
+    )
+    if model is not None:
+        return model
+    if out is None:
+        raise UnidexError("of several processes only the first has the model; give --out, and the others can read it")
+    return load_model(Path(out), device)
+
+
+def train_together(
+    data: Dataset | str | Path,
+    recipe: str | Path = "auto",
+    *,
+    out: str | Path | None = None,
+    settings: Sequence[str] = (),
+    seed: int = 0,
+    device: str = "auto",
+    resume: bool = False,
+    reading: ReadOptions | None = None,
+) -> Model | None:
+    """As `train`; of several processes that torchrun has started, only the first gets the model, the others None."""
+    from unidex import distributed
     from unidex.training.run import Run, read_log
 
     config = load_config(recipe, list(settings))
+    where = chosen_device(distributed.local_device(device))
     folder = None if out is None else Path(out)
     work = None if folder is None else folder.with_name(f"{folder.name}.training")
-    if folder is not None and folder.exists():
-        if resume:
-            logger.info("%s is finished already: there is nothing to resume", folder)
-            return load_model(folder, device)
-        raise UnidexError(f"{folder}: the model folder must be new, but exists; name another or remove it")
-    if work is not None and work.exists() and not resume:
-        if any(work.glob("*/checkpoint-*")):
-            raise UnidexError(f"{work}: a run that was stopped lies here; go on with --resume, or remove the folder")
-        shutil.rmtree(work, ignore_errors=True)
-    dataset = data if isinstance(data, Dataset) else read(data, reading)
-    if not dataset.train.texts.num_bytes:
-        raise DataError(
-            f"data set {quoted(dataset.name)} must have texts to train on, but all are empty; one that comes as sparse "
-            "features only can be inspected, converted and scored, not trained on"
-        )
-    model = Run(dataset, config, seed=seed, device=chosen_device(device), folder=work).model(resume=resume)
-    if len(dataset.test):
-        model.metrics["test"] = evaluate(model, dataset).as_dict()
-    if folder is not None and work is not None:
-        model.log = read_log(work)
-        model.save(folder)
-        for board in work.glob("*/tensorboard"):
-            shutil.move(board, folder / "tensorboard" / board.parent.name)
-        shutil.rmtree(work, ignore_errors=True)
+    # A run that torchrun has begun again goes on where it was.
+    resume = resume or distributed.restarted()
+    with distributed.joined(where) as processes:
+        if folder is not None and folder.exists():
+            if resume:
+                logger.info("%s is finished already: there is nothing to resume", folder)
+                return load_model(folder, device) if processes.is_first else None
+            raise UnidexError(f"{folder}: the model folder must be new, but exists; name another or remove it")
+        if work is not None and work.exists() and not resume:
+            if any(work.glob("*/checkpoint-*")):
+                raise UnidexError(
+                    f"{work}: a run that was stopped lies here; go on with --resume, or remove the folder"
+                )
+            # Together: nobody may make a new one before all have seen the old one.
+            processes.barrier()
+            shutil.rmtree(work, ignore_errors=True)
+        processes.barrier()
+        dataset = data if isinstance(data, Dataset) else read(data, reading)
+        if not dataset.train.texts.num_bytes:
+            raise DataError(
+                f"data set {quoted(dataset.name)} must have texts to train on, but all are empty; one that comes as "
+                "sparse features only can be inspected, converted and scored, not trained on"
+            )
+        run = Run(dataset, config, seed=seed, device=where, folder=work, processes=processes)
+        model = run.model(resume=resume)
+        if model is None:
+            return None
+        if len(dataset.test):
+            model.metrics["test"] = evaluate(model, dataset).as_dict()
+        if folder is not None and work is not None:
+            model.log = read_log(work)
+            model.save(folder)
+            for board in work.glob("*/tensorboard"):
+                shutil.move(board, folder / "tensorboard" / board.parent.name)
+            shutil.rmtree(work, ignore_errors=True)
     return model
 
 
@@ -226,6 +292,19 @@ def listed_labels(folder: Path, search: str, limit: int) -> tuple[list[dict[str,
     from unidex import living
 
     return living.list_labels(load_model(folder), search, limit)
+
+
+def label_neighbours(
+    source: str | Path, label: str, k: int = 10, *, reading: ReadOptions | None = None
+) -> dict[str, Any]:
+    """The labels nearest to a label: by train texts in a data set, by vectors in a model folder."""
+    from unidex import neighbourhood
+
+    folder = Path(source)
+    if str(source) != BUILT_IN and any((folder / name).is_file() for name in ("manifest.json", "encoder.safetensors")):
+        (reading or ReadOptions()).refuse_others((), "a model folder")
+        return neighbourhood.neighbours_in_model(folder.resolve().name, load_model(folder), label, k)
+    return neighbourhood.neighbours_in_data(read(source, reading), label, k)
 
 
 def add_labels(folder: Path, texts: list[str], file: Path | None) -> list[dict[str, Any]]:

@@ -34,14 +34,18 @@ def train(
     Checkpoints are kept in MODEL.training while it runs; --resume goes on from the newest one, and ends with the same
     model as a run that was never stopped.
 
+    On several processes, on one machine or many: torchrun --nproc-per-node 4 -m unidex train ... (docs/distributed.md).
+
     Examples: unidex train hpo --out hpo-model; unidex train a.csv --out a --recipe unidec --set train.epochs=5
     """
     from unidex.cli.score import print_scores
-    from unidex.pipeline import Scores, train
+    from unidex.pipeline import Scores, train_together
 
-    model = train(
+    model = train_together(
         data, recipe, out=out, settings=settings or (), seed=seed, device=device, resume=resume, reading=reading
     )
+    if model is None:
+        return
     if as_json:
         print_json({"model": str(out)} | model.metrics)
         return

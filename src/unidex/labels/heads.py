@@ -20,17 +20,36 @@ class _Head(nn.Module):
 
 
 class DualHead(_Head):
-    """g1: L2norm(dropout(tanh(linear(x)))); without a projection only the norm (UniDEC, arXiv 2405.03714)."""
+    """g1: L2norm(dropout(tanh(linear(x)))); without a projection only the norm (UniDEC, arXiv 2405.03714).
+
+    Without the norm, DEXML's second regime (arXiv 2310.10636): vectors of any length, temperature 1.
+    """
+
+    def __init__(
+        self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True, normalised: bool = True
+    ) -> None:
+        super().__init__(dim_in, dim, dropout=dropout, projection=projection)
+        self.normalised = normalised
 
     def forward(self, encoded: Tensor) -> Tensor:
-        """N x dim_in -> N x dim of length 1."""
+        """N x dim_in -> N x dim, of length 1 where normalised."""
         if self.linear is not None:
             encoded = torch.tanh(self.linear(encoded))
-        return nn.functional.normalize(self.dropout(encoded), dim=1)
+        dropped: Tensor = self.dropout(encoded)
+        return nn.functional.normalize(dropped, dim=1) if self.normalised else dropped
 
 
 class ClassifierHead(_Head):
-    """g2: dropout(linear(x)), not normalised in training (UniDEC, arXiv 2405.03714)."""
+    """g2: dropout(linear(x)), not normalised in training (UniDEC, arXiv 2405.03714).
+
+    UniDEC searches unit vectors all the same; Renee searches classifiers with the lengths they have (``plain``).
+    """
+
+    def __init__(
+        self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True, searched: str = "unit"
+    ) -> None:
+        super().__init__(dim_in, dim, dropout=dropout, projection=projection)
+        self.searched = searched
 
     def forward(self, encoded: Tensor) -> Tensor:
         """N x dim_in -> N x dim."""
@@ -38,6 +57,10 @@ class ClassifierHead(_Head):
             encoded = self.linear(encoded)
         dropped: Tensor = self.dropout(encoded)
         return dropped
+
+    def as_searched(self, vectors: Tensor) -> Tensor:
+        """Vectors of texts or of classifiers as they meet in a search."""
+        return nn.functional.normalize(vectors, dim=1) if self.searched == "unit" else vectors
 
 
 def _linear(dim_in: int, dim: int) -> nn.Linear:

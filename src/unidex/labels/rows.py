@@ -165,9 +165,70 @@ class RowAdagrad:
         self.sum.copy_(state["sum"])
 
 
+class RowSGD:
+    """Stochastic gradient descent with momentum on the rows of a step: v = mu v + g,  w = (1 - lr wd) w - lr v.
+
+    One number of state a weight, half of Adam's. Renee (MLSys 2023) trains its classifiers with it.
+    """
+
+    def __init__(self, table: RowTable, *, momentum: float = 0.9, weight_decay: float = 0.0) -> None:
+        self.table = table
+        self.momentum, self.weight_decay = momentum, weight_decay
+        self.velocity = table.zeros("velocity")
+
+    @torch.no_grad()
+    def step(self, ids_U: Tensor, rows_UD: Tensor, lr: float) -> None:
+        """Write back the rows that ``gather`` gave, moved along their gradient."""
+        grad = rows_UD.grad
+        if grad is None:
+            return
+        velocity = self.velocity.index_select(0, ids_U).mul_(self.momentum).add_(grad)
+        self.velocity.index_copy_(0, ids_U, velocity)
+        rows = rows_UD.detach()
+        if self.weight_decay:
+            rows.mul_(1 - lr * self.weight_decay)
+        self.table.weight.index_copy_(0, ids_U, rows.sub_(velocity, alpha=lr))
+
+    def state(self) -> dict[str, Tensor]:
+        """The state, to be saved."""
+        return {"velocity": self.velocity}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take a saved state."""
+        self.velocity.copy_(state["velocity"])
+
+
+def merged(touched: list[Touched]) -> list[Touched]:
+    """One entry a table: rows that several parts of a step have used get the sum of their gradients.
+
+    >>> table = RowTable(torch.zeros(3, 1))
+    >>> parts = [Touched(table, ids := torch.tensor([0, 2]), table.gather(ids)) for _ in range(2)]
+    >>> for part in parts:
+    ...     part.rows.sum().backward()
+    >>> merged(parts)[0].rows.grad.tolist()
+    [[2.0], [2.0]]
+    """
+    by_table: dict[int, list[Touched]] = {}
+    for part in touched:
+        by_table.setdefault(id(part.table), []).append(part)
+    return [parts[0] if len(parts) == 1 else _merged(parts) for parts in by_table.values()]
+
+
+def _merged(parts: list[Touched]) -> Touched:
+    table = parts[0].table
+    ids = torch.unique(torch.cat([part.ids for part in parts]))
+    rows = table.gather(ids)
+    rows.grad = torch.zeros_like(rows)
+    for part in parts:
+        if part.rows.grad is not None:
+            # Ids ascend, so that places are found by halving.
+            rows.grad.index_add_(0, torch.searchsorted(ids, part.ids), part.rows.grad)
+    return Touched(table, ids, rows)
+
+
 def _mapped(file: Path, num_rows: int, dim: int) -> Tensor:
     size = num_rows * dim
     return torch.from_file(str(file), shared=True, size=size, dtype=torch.float32).view(num_rows, dim)
 
 
-RowOptimiser = RowAdam | RowAdagrad
+RowOptimiser = RowAdam | RowAdagrad | RowSGD

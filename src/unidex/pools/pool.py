@@ -146,6 +146,12 @@ def make_batch(
     return Batch(texts, labels, targets)
 
 
+def whole_batch(positives: sparse.csr_array, filter_pairs: sparse.csr_array, texts: Ids) -> Batch:
+    """The batch of texts that meets all labels (DEXML, Renee)."""
+    labels = np.arange(positives.shape[1])
+    return Batch(texts, labels, make_targets(positives, filter_pairs, texts, labels))
+
+
 def log_inclusion(positives: sparse.csr_array, batch_size: int, num_positives: int) -> NDArray[np.float32]:
     """The logarithm of q_l: how often a label is in the pool of a batch of texts drawn evenly.
 

@@ -1,7 +1,9 @@
 """Checkpoints: everything a run needs to go on as if it had never stopped.
 
 A checkpoint is a folder ``checkpoint-STEP`` with state.json and tensors.safetensors, written under another name and
-renamed when it is complete, so that a crash leaves the old one or the new one.
+renamed when it is complete, so that a crash leaves the old one or the new one. Several processes write a folder
+``shards`` instead, each its own rows, with torch.distributed.checkpoint. Either kind can be read by any number of
+processes.
 """
 
 from __future__ import annotations
@@ -9,27 +11,73 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from unidex.distributed import ALONE, Processes
 from unidex.errors import ModelError
 
 _PREFIX = "checkpoint-"
+_WHOLE, _SHARDS = "tensors.safetensors", "shards"
 
 
-def save(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Write a checkpoint and take the older ones away."""
+@dataclass(frozen=True)
+class Shards:
+    """Which tensors of a checkpoint are split by rows over processes.
+
+    Attributes:
+        processes: who takes part.
+        num_rows: rows of a split tensor over all processes.
+        tables: names of the tables; a tensor is split when a part of its name is one of them.
+    """
+
+    processes: Processes = ALONE
+    num_rows: int = 0
+    tables: tuple[str, ...] = ()
+
+    def holds(self, name: str) -> bool:
+        """Whether a tensor is split."""
+        return self.processes.size > 1 and not set(self.tables).isdisjoint(name.split("."))
+
+    def as_whole(self, local: Tensor) -> Any:
+        """My rows as a part of the whole, in the form torch.distributed.checkpoint saves and reads."""
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import DTensor, Shard
+
+        mesh = init_device_mesh(local.device.type, (self.processes.size,))
+        shape = torch.Size([self.num_rows, *local.shape[1:]])
+        stride = torch.empty(shape, device="meta").stride()
+        return DTensor.from_local(local, mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
+
+
+def save(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], shards: Shards = Shards()) -> None:  # noqa: B008  # frozen
+    """Write a checkpoint and take the older ones away. With several processes, all of them call this."""
     unfinished = folder / f".{_PREFIX}{step}"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished / "tensors.safetensors")
-    (unfinished / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")
-    for file in unfinished.iterdir():
-        _to_disk(file)
+    if shards.processes.is_first:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+    shards.processes.barrier()
+    if shards.processes.size > 1:
+        _save_shards(unfinished / _SHARDS, tensors, shards)
+    else:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished / _WHOLE)
+    if shards.processes.is_first:
+        (unfinished / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")
+        _finish(folder, unfinished, step)
+    shards.processes.barrier()
+
+
+def _finish(folder: Path, unfinished: Path, step: int) -> None:
+    for file in unfinished.rglob("*"):
+        if file.is_file():
+            _to_disk(file)
     finished = folder / f"{_PREFIX}{step}"
     shutil.rmtree(finished, ignore_errors=True)
     unfinished.rename(finished)
@@ -44,14 +92,50 @@ def newest(folder: Path) -> Path | None:
     return max(_all(folder), key=_step, default=None)
 
 
-def load(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the state of a checkpoint."""
+def load(checkpoint: Path, shards: Shards = Shards()) -> tuple[dict[str, Tensor], dict[str, Any]]:  # noqa: B008  # frozen
+    """The tensors and the state of a checkpoint; of tensors that are split, the rows of this process."""
     try:
-        tensors = load_file(checkpoint / "tensors.safetensors")
+        if (checkpoint / _SHARDS).is_dir():
+            tensors = _load_shards(checkpoint / _SHARDS, shards)
+        else:
+            rows = shards.processes.shard(shards.num_rows)
+            tensors = load_file(checkpoint / _WHOLE)
+            tensors = {name: tensor[rows] if shards.holds(name) else tensor for name, tensor in tensors.items()}
         state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{checkpoint}: the checkpoint is damaged ({error}); delete it and train anew") from None
     return tensors, state
+
+
+def _save_shards(folder: Path, tensors: dict[str, Tensor], shards: Shards) -> None:
+    from torch.distributed.checkpoint.state_dict_saver import save as save_shards
+
+    parts = {
+        name: shards.as_whole(tensor) if shards.holds(name) else tensor.contiguous() for name, tensor in tensors.items()
+    }
+    save_shards(parts, checkpoint_id=str(folder))
+
+
+def _load_shards(folder: Path, shards: Shards) -> dict[str, Tensor]:
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+    from torch.distributed.checkpoint.state_dict_loader import load as load_shards
+
+    with warnings.catch_warnings():
+        # One process may read what several have written; the engine warns that it is alone.
+        warnings.simplefilter("ignore")
+        written = FileSystemReader(str(folder)).read_metadata().state_dict_metadata
+        rows = shards.processes.shard(shards.num_rows)
+        places: dict[str, Any] = {}
+        for name, about in written.items():
+            assert isinstance(about, TensorStorageMetadata)
+            if shards.holds(name):
+                local = torch.empty(rows.stop - rows.start, *about.size[1:], dtype=about.properties.dtype)
+                places[name] = shards.as_whole(local)
+            else:
+                places[name] = torch.empty(about.size, dtype=about.properties.dtype)
+        load_shards(places, checkpoint_id=str(folder))
+    return {name: place.to_local() if shards.holds(name) else place for name, place in places.items()}
 
 
 def _all(folder: Path) -> list[Path]:

@@ -20,17 +20,20 @@ from torch import Tensor
 
 from unidex import progress
 from unidex.config import Config
+from unidex.distributed import ALONE, Processes
 from unidex.errors import UnidexError
 from unidex.evaluating import metric_value
+from unidex.labels.rows import RowTable
 from unidex.network import Network
 from unidex.pools.batches import clustered_batches, num_clusters, random_batches
 from unidex.pools.negatives import mine_negatives
-from unidex.pools.pool import log_inclusion, make_batch
+from unidex.pools.pool import Batch, log_inclusion, make_batch, whole_batch
 from unidex.training import checkpoint
 from unidex.training.log import TrainingLog
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers
 from unidex.training.stopping import StopRequest
+from unidex.training.wide_step import WideStep
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +77,7 @@ class Trainer:
         seed: of every random choice.
         folder: for checkpoints and train.jsonl; None keeps nothing.
         validate: the metrics of the network as it is now, or None for no validation.
+        processes: who takes part; the network has the classifiers of this process's labels.
     """
 
     def __init__(
@@ -85,8 +89,10 @@ class Trainer:
         seed: int = 0,
         folder: Path | None = None,
         validate: Any = None,
+        processes: Processes = ALONE,
     ) -> None:
         self.network, self.data, self.config, self.seed, self.folder = network, data, config, seed, folder
+        self.processes = processes
         self._validate = validate
         # Texts without a positive teach nothing.
         self._rows = np.flatnonzero(np.diff(data.positives.indptr))
@@ -99,11 +105,14 @@ class Trainer:
         clustered_count = num_clusters(num_texts, config.train.batch_size) if clustered else 0
         num_random = min(pool.start, config.train.epochs) if clustered else config.train.epochs
         self.num_steps = num_random * random_count + (config.train.epochs - num_random) * clustered_count
-        self.optimisers = Optimisers(network, config, self.num_steps)
+        self.optimisers = Optimisers(network, config, self.num_steps, processes)
         self._log_q: Tensor | None = None
         if config.loss.log_q:
             log_q = log_inclusion(data.positives, config.train.batch_size, pool.positives)
             self._log_q = torch.from_numpy(log_q).to(network.device) * config.loss.log_q
+        self._wide: WideStep | None = None
+        if processes.size > 1 or pool.labels == "all" or config.train.chunk:
+            self._wide = WideStep(network, data.texts, data.labels, config, processes, self._log_q, self._move_rows)
         self.epoch = self.batch = self.step = 0
         self._clusters: list[Ids] | None = None
         self._shortlist: Ids | None = None
@@ -112,7 +121,7 @@ class Trainer:
         self._best_epoch = 0
         self._validations_without_gain = 0
         self._stop = StopRequest()
-        self._log = TrainingLog(folder, config.train.epochs)
+        self._log = TrainingLog(folder if processes.is_first else None, config.train.epochs)
         self._seen = 0
         self._total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
 
@@ -128,6 +137,8 @@ class Trainer:
                 self._run_epoch(advance)
                 if self.epoch % self.config.train.validate_every == 0 or self.epoch == epochs:
                     self._validate_now()
+                if self._is_checkpoint_due() and self.epoch < epochs:
+                    self._save_checkpoint()
         if self._validate is not None:
             # Another phase follows: a run that is resumed in it does not make this one again.
             self._save_checkpoint()
@@ -142,6 +153,9 @@ class Trainer:
             "best_epoch": self._best_epoch or self.epoch,
             "best": None if self._best is None else {self.config.train.metric: self._best_value},
         }
+
+    def _is_checkpoint_due(self) -> bool:
+        return self.step % self.config.train.checkpoint_every == 0
 
     def _finished_early(self) -> bool:
         patience = self.config.train.patience
@@ -163,11 +177,13 @@ class Trainer:
                 self._check(total)
                 speed = (self._seen - texts_before) / max(time.monotonic() - started, 1e-9)
                 advance(0, f"epoch {self.epoch + 1}, loss {float(total) / self.batch:.4f}, {speed:,.0f} texts/s")
-            if self._stop.asked or (self.step % self.config.train.checkpoint_every == 0 and self.batch < len(batches)):
+            stopping = self.processes.any(self._stop.asked)
+            # At the end of an epoch, validation comes first.
+            if stopping or (self._is_checkpoint_due() and self.batch < len(batches)):
                 self._check(total)
                 self._total = float(total)
                 self._save_checkpoint()
-            if self._stop.asked:
+            if stopping:
                 raise TrainingStoppedError(
                     f"stopped by a signal at step {self.step} of {self.num_steps}; "
                     + ("go on with --resume" if self.folder else "nothing was kept, as no folder was given")
@@ -184,8 +200,23 @@ class Trainer:
     def _step(self, rows: Ids, number: int) -> Tensor:
         rng = np.random.default_rng([self.seed, _STEP, self.epoch, number])
         torch.manual_seed(int(rng.integers(2**63)))
+        batch = self._batch_of(rows, rng)
+        self._seen += len(batch.texts)
+        if self._wide is not None:
+            value, touched = self._wide(batch, rng)
+        else:
+            value, touched = objective(
+                self.network, self.data.texts, self.data.labels, batch, self.config, self._log_q, rng
+            )
+            value.backward()  # type: ignore[no-untyped-call]
+        self.optimisers.step(touched, self.step)
+        return value.detach()
+
+    def _batch_of(self, rows: Ids, rng: np.random.Generator) -> Batch:
         pool = self.config.pool
-        batch = make_batch(
+        if pool.labels == "all":
+            return whole_batch(self.data.positives, self.data.filter_pairs, rows)
+        return make_batch(
             self.data.positives,
             self.data.filter_pairs,
             rows,
@@ -195,13 +226,9 @@ class Trainer:
             shortlist=self._shortlist,
             rng=rng,
         )
-        self._seen += len(batch.texts)
-        value, touched = objective(
-            self.network, self.data.texts, self.data.labels, batch, self.config, self._log_q, rng
-        )
-        value.backward()  # type: ignore[no-untyped-call]
-        self.optimisers.step(touched, self.step)
-        return value.detach()
+
+    def _move_rows(self, table: RowTable, rows: slice, gradient: Tensor) -> None:
+        self.optimisers.step_rows(table, rows, gradient, self.step)
 
     def _check(self, total: Tensor) -> None:
         if not bool(torch.isfinite(total)):
@@ -215,11 +242,12 @@ class Trainer:
         """Cluster the texts and mine negatives, where it is time for that."""
         pool = self.config.pool
         since = self.epoch - pool.start
-        wants = pool.batches == "clustered" or pool.hard_negatives > 0
+        mines = pool.hard_negatives > 0 and pool.labels == "picked"
+        wants = pool.batches == "clustered" or mines
         if not wants or since < 0 or since % pool.refresh_every:
             return
         self.network.eval()
-        texts = self.network.text_vectors(self.data.texts)
+        texts = self.network.text_vectors(self.data.texts, self.processes)
         vectors = texts.dual if texts.dual is not None else texts.classifier
         assert vectors is not None
         if pool.batches == "clustered":
@@ -227,8 +255,9 @@ class Trainer:
             chosen = vectors[torch.from_numpy(self._rows).to(vectors.device)]
             groups = clustered_batches(chosen, self.config.train.batch_size, rng)
             self._clusters = [self._rows[group] for group in groups]
-        if pool.hard_negatives:
-            labels = self.network.label_vectors(self.data.labels)
+        if mines:
+            shard = self.processes.shard(self.data.labels.shape[0])
+            labels = self.network.label_vectors(self.data.labels[shard])
             label_vectors = labels.dual if labels.dual is not None else labels.classifier
             assert label_vectors is not None
             self._shortlist = mine_negatives(
@@ -237,6 +266,7 @@ class Trainer:
                 self.data.positives,
                 self.data.filter_pairs,
                 pool.hard_negatives * pool.refresh_every,
+                self.processes,
             )
 
     def _batches(self) -> list[Ids]:
@@ -291,7 +321,11 @@ class Trainer:
             "validations_without_gain": self._validations_without_gain,
             "config": self.config.model_dump(),
         }
-        checkpoint.save(self.folder, self.step, tensors, state)
+        checkpoint.save(self.folder, self.step, tensors, state, self._shards())
+
+    def _shards(self) -> checkpoint.Shards:
+        """Which tensors of a checkpoint are rows of a table that is split over processes."""
+        return checkpoint.Shards(self.processes, self.data.labels.shape[0], ("classifiers",))
 
     def _resume(self) -> None:
         found = None if self.folder is None else checkpoint.newest(self.folder)
@@ -299,7 +333,7 @@ class Trainer:
             logger.info("no checkpoint yet: training begins at the first step")
             self._log.keep_until(0)
             return
-        tensors, state = checkpoint.load(found)
+        tensors, state = checkpoint.load(found, self._shards())
         if state["config"] != self.config.model_dump() or state["seed"] != self.seed:
             raise UnidexError(
                 f"{found}: a run must be resumed with the settings and the seed it began with, but they differ; "

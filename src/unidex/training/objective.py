@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unidex.augment.mixup import mix_labels, mix_texts
 from unidex.config import Config, LossName
+from unidex.errors import ConfigError
 from unidex.labels.rows import Touched
 from unidex.losses import (
     Loss,
@@ -18,7 +20,7 @@ from unidex.losses import (
     bce,
     correct_log_q,
     decoupled_softmax,
-    one_positive,
+    soft_topk_loss,
     supcon,
     symmetric,
     triplet,
@@ -26,12 +28,14 @@ from unidex.losses import (
 from unidex.losses.inner_product import inner_product_loss
 from unidex.network import Network
 from unidex.pools.pool import Batch
+from unidex.training.drawing import drawn_targets
 
 _LOSSES: dict[LossName, Loss] = {
     "decoupled-softmax": decoupled_softmax,
     "supcon": supcon,
     # On the drawn targets this is the softmax on one positive that leaves a text's other positives out.
     "one-positive": decoupled_softmax,
+    "soft-top-k": soft_topk_loss,
     "triplet": triplet,
     "bce": bce,
 }
@@ -55,27 +59,30 @@ def objective(
         batch: the texts and labels of the step.
         config: the recipe.
         log_q: how often each label enters a pool, or None.
-        rng: for the dropout of features and the draw of one positive.
+        rng: for the dropout of features, the draw of one positive and mixing.
     """
     device = network.device
     touched: list[Touched] = []
     ids = torch.from_numpy(batch.labels).to(device)
     targets = batch.targets.to(device)
     log_q_P = None if log_q is None else log_q[ids]
-    drawn = _drawn(targets, config, rng)
+    seed = int(rng.integers(2**62))
     scales = network.log_scales.exp()
     value = torch.zeros((), device=device)
     num_texts = len(batch.texts)
     if network.dual is not None:
         stacked = network.encoder.stack([texts[batch.texts], labels[batch.labels]])
         encoded = network.encoder(stacked, touched, rng)
+        encoded, targets = _mixed(encoded, targets, config, rng)
         vectors = network.dual(encoded)
         encoded = encoded[:num_texts]
         loss = _loss(config.loss.dual, config, log_q_P)
-        part = inner_product_loss(vectors[:num_texts], vectors[num_texts:], scales[0], drawn(config.loss.dual), loss)
+        chosen = drawn_targets(targets, config.loss.dual, config.loss, seed)
+        part = inner_product_loss(vectors[:num_texts], vectors[num_texts:], scales[0], chosen, loss)
         value = value + part * (config.loss.dual_weight if network.classifier is not None else 1.0)
     else:
         encoded = network.encoder(texts[batch.texts], touched, rng)
+        encoded, targets = _mixed(encoded, targets, config, rng)
     if network.classifier is not None and network.classifiers is not None:
         text_vectors = network.classifier(encoded)
         rows = network.classifiers.gather(ids)
@@ -86,30 +93,41 @@ def objective(
             label_vectors = nn.functional.normalize(label_vectors, dim=1)
         weight = 1 - config.loss.dual_weight if network.dual is not None else 1.0
         loss = _with_bce(_loss(config.loss.classifier, config, log_q_P), config.loss.classifier_bce)
-        part = inner_product_loss(text_vectors, label_vectors, scales[1], drawn(config.loss.classifier), loss)
+        chosen = drawn_targets(targets, config.loss.classifier, config.loss, seed)
+        part = inner_product_loss(text_vectors, label_vectors, scales[1], chosen, loss)
         value = value + part * weight
     return value, touched
 
 
-def _drawn(targets: Targets, config: Config, rng: np.random.Generator) -> Any:
-    """Targets as a loss wants them: one drawn positive a text where it trains on one."""
-    seed = int(rng.integers(2**62))
-
-    def drawn(name: LossName) -> Targets:
-        if name != "one-positive":
-            return targets
-        return one_positive(targets, torch.Generator(targets.rows.device).manual_seed(seed))
-
-    return drawn
+def _mixed(encoded: Tensor, targets: Targets, config: Config, rng: np.random.Generator) -> tuple[Tensor, Targets]:
+    """The encoder's vectors, of the texts and then of the labels where they are encoded, with the texts mixed."""
+    mixup, alpha, num_texts = config.augment.mixup, config.augment.mixup_alpha, targets.shape[0]
+    if mixup == "none":
+        return encoded, targets
+    texts, labels = encoded[:num_texts], encoded[num_texts:]
+    if mixup == "texts":
+        texts, targets = mix_texts(texts, targets, alpha, rng)
+    elif config.heads.dual:
+        texts, targets = mix_labels(texts, labels, targets, alpha, rng)
+    else:
+        raise ConfigError(
+            'augment.mixup = "labels" needs label texts to be encoded, but heads.dual is false; '
+            'set heads.dual=true or augment.mixup="texts"'
+        )
+    return torch.cat([texts, labels]), targets
 
 
 def _loss(name: LossName, config: Config, log_q_P: Tensor | None) -> Loss:
     loss = _LOSSES[name]
     if name == "triplet":
         loss = partial(triplet, margin=config.loss.margin)
+    elif name == "bce":
+        loss = partial(bce, reduction=config.loss.bce)
+    elif name == "soft-top-k":
+        loss = partial(soft_topk_loss, k=config.loss.k or "positives", alpha=config.loss.alpha)
     if name in ("decoupled-softmax", "supcon", "one-positive") and config.loss.text_to_label < 1:
         return partial(symmetric, loss=loss, text_to_label=config.loss.text_to_label, log_q_P=log_q_P)
-    if log_q_P is None or name in ("triplet", "bce"):
+    if log_q_P is None or name in ("triplet", "bce", "soft-top-k"):
         return loss
     return lambda scores_BP, targets: loss(correct_log_q(scores_BP, log_q_P), targets)
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from unidex.config import Config
-from unidex.labels.rows import RowAdagrad, RowAdam, RowOptimiser, Touched
+from unidex.distributed import ALONE, Processes
+from unidex.labels.rows import RowAdagrad, RowAdam, RowOptimiser, RowSGD, RowTable, Touched, merged
 from unidex.network import Network
 
 
@@ -30,12 +31,20 @@ def lr_factor(step: int, num_steps: int, *, schedule: str, warmup: float) -> flo
     return 1 - done if schedule == "linear" else 1.0
 
 
-class Optimisers:
-    """All optimisers of a network, driven together."""
+_ROWS: dict[str, type[RowOptimiser]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
 
-    def __init__(self, network: Network, config: Config, num_steps: int) -> None:
+
+class Optimisers:
+    """All optimisers of a network, driven together.
+
+    On several processes, dense parameters and feature vectors are the same on each and move along the sum of all
+    gradients; classifiers are sharded, and a process moves its own rows.
+    """
+
+    def __init__(self, network: Network, config: Config, num_steps: int, processes: Processes = ALONE) -> None:
         self.config = config
         self.num_steps = num_steps
+        self.processes = processes
         train = config.train
         is_bag = config.encoder.kind == "bag"
         groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
@@ -50,22 +59,58 @@ class Optimisers:
         self._rates = [lr for lr, _ in groups]
         options = [{"params": part, "lr": lr, "weight_decay": decay} for (lr, decay), part in groups.items()]
         self.dense = torch.optim.AdamW(options) if options else None
-        make = RowAdam if train.rows == "adam" else RowAdagrad
+        make = _ROWS[train.rows]
         self._table_rates = {"features": train.lr_encoder, "classifiers": train.lr_classifier}
         self.rows: dict[str, RowOptimiser] = {name: make(table) for name, table in network.tables().items()}
         self._name_of = {id(table): name for name, table in network.tables().items()}
 
     def step(self, touched: list[Touched], step: int) -> None:
         """One step of everything along the gradients that are there."""
-        factor = lr_factor(step, self.num_steps, schedule=self.config.train.schedule, warmup=self.config.train.warmup)
-        for used in touched:
+        factor = self._factor(step)
+        for used in merged(touched):
             name = self._name_of[id(used.table)]
-            self.rows[name].step(used.ids, used.rows, self._table_rates[name] * factor)
+            whole = self._summed(used) if name == "features" and self.processes.size > 1 else used
+            self.rows[name].step(whole.ids, whole.rows, self._table_rates[name] * factor)
         if self.dense is not None:
+            self._sum_dense()
             for group, rate in zip(self.dense.param_groups, self._rates, strict=True):
                 group["lr"] = rate * factor
             self.dense.step()
             self.dense.zero_grad()
+
+    def step_rows(self, table: RowTable, rows: slice, gradient: Tensor, step: int) -> None:
+        """One step of neighbouring rows of a table whose gradient is known; for tables too large for one gradient."""
+        name = self._name_of[id(table)]
+        ids = torch.arange(rows.start, rows.stop, device=gradient.device)
+        moved = table.gather(ids)
+        moved.grad = gradient
+        self.rows[name].step(ids, moved, self._table_rates[name] * self._factor(step))
+
+    def _factor(self, step: int) -> float:
+        train = self.config.train
+        return lr_factor(step, self.num_steps, schedule=train.schedule, warmup=train.warmup)
+
+    def _summed(self, used: Touched) -> Touched:
+        """The rows that any process has used, with the sum of all gradients."""
+        anywhere = torch.zeros(used.table.num_rows, dtype=torch.uint8, device=used.ids.device)
+        anywhere[used.ids] = 1
+        ids = self.processes.max_(anywhere).nonzero().squeeze(1)
+        rows = used.table.gather(ids)
+        gradient = torch.zeros_like(rows)
+        if used.rows.grad is not None:
+            gradient.index_copy_(0, torch.searchsorted(ids, used.ids), used.rows.grad)
+        rows.grad = self.processes.sum_(gradient)
+        return Touched(used.table, ids, rows)
+
+    def _sum_dense(self) -> None:
+        """Sum the gradients of dense parameters over processes, in one message."""
+        if self.processes.size == 1 or self.dense is None:
+            return
+        parameters = [parameter for group in self.dense.param_groups for parameter in group["params"]]
+        flat = torch.cat([torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in parameters])
+        summed = torch.split(self.processes.sum_(flat), [parameter.numel() for parameter in parameters])
+        for parameter, part in zip(parameters, summed, strict=True):
+            parameter.grad = part.view_as(parameter)
 
     def state(self) -> dict[str, Tensor]:
         """Everything as tensors by name."""

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 
+from unidex.augment.points import check_label_texts, label_points
 from unidex.building import build_encoder, build_network, start_classifiers
-from unidex.config import Config
+from unidex.config import Augment, Config
 from unidex.data.dataset import Dataset, Split, split_rows
+from unidex.distributed import ALONE, Processes
 from unidex.errors import UnidexError
 from unidex.evaluating import fusion_scores, metric_value, score_network
 from unidex.model import Model, label_set
@@ -46,24 +49,41 @@ class Run:
         seed: of every random choice.
         device: where to train.
         folder: for checkpoints and logs, or None to keep nothing.
+        processes: who trains together.
     """
 
     def __init__(
-        self, dataset: Dataset, config: Config, *, seed: int, device: torch.device, folder: Path | None
+        self,
+        dataset: Dataset,
+        config: Config,
+        *,
+        seed: int,
+        device: torch.device,
+        folder: Path | None,
+        processes: Processes = ALONE,
     ) -> None:
         self.dataset, self.config, self.seed, self.device, self.folder = dataset, config, seed, device, folder
+        self.processes = processes
+        self._shard = processes.shard(dataset.num_labels)
         torch.manual_seed(seed)
         self._encoder = build_encoder(config, dataset.train.texts, dataset.labels.texts)
         # Trained twice, the encoder begins twice from the same weights.
         self._start = _weights(self._encoder) if config.train.refit and config.train.validation > 0 else None
-        # Texts are read once: a resumed run finds them as the first one left them.
+        # Texts are read once: a resumed run finds them as the first one left them. One process writes, the rest read.
         self._encoder.cache = None if folder is None else folder / "prepared"
+        if not processes.is_first:
+            processes.barrier()
         self._texts = self._encoder.prepare(dataset.train.texts)
         self._labels = self._encoder.prepare(dataset.labels.texts)
+        if processes.is_first:
+            processes.barrier()
         self._encoder.cache = None
 
-    def model(self, *, resume: bool = False) -> Model:
-        """Train, with a choice on validation first where the recipe asks for one."""
+    def model(self, *, resume: bool = False) -> Model | None:
+        """Train, with a choice on validation first where the recipe asks for one.
+
+        Of several processes the first gets the model, with the classifiers of all; the others get None.
+        """
         config = self.config
         metrics: dict[str, Any] = {"data": {"name": self.dataset.name, "num_train": len(self.dataset.train)}}
         if config.train.validation > 0:
@@ -76,6 +96,12 @@ class Run:
                 network, metrics["training"] = self._train(config, None, "final", resume=resume)
         else:
             network, metrics["training"] = self._train(config, None, "final", resume=resume)
+        if network.classifiers is not None and self.processes.size > 1:
+            rows = self.processes.gather_on_first(network.classifiers.weight)
+            if rows is not None:
+                network.classifiers.weight = rows
+        if not self.processes.is_first:
+            return None
         labels = label_set(self.dataset.labels.texts, self.dataset.labels.uids, self.dataset.label_frequencies())
         return Model.build(config, network, labels, self._labels, metrics)
 
@@ -93,12 +119,24 @@ class Run:
         texts = self._texts[held_out]
         fusion = self.config.predict.fusion
         if self.config.predict.choose_fusion and network.dual is not None and network.classifier is not None:
-            scores = fusion_scores(network, texts, self._labels, self.dataset, validation, _FUSIONS)
+            own = self._labels[self._shard]
+            scores = fusion_scores(network, texts, own, self.dataset, validation, _FUSIONS, self.processes)
             values = {weight: metric_value(found, self.config.train.metric) for weight, found in scores.items()}
             fusion = max(values, key=lambda weight: (values[weight], -abs(weight - 0.5)))
             logger.info("fusion weight %.1f of the dual encoder is best on validation", fusion)
-        metrics = score_network(network, texts, self._labels, self.dataset, validation, fusion)
+        own = self._labels[self._shard]
+        metrics = score_network(network, texts, own, self.dataset, validation, fusion, self.processes)
         return network, Choice(result["best_epoch"], fusion, metrics)
+
+    def _training_set(self, config: Config, rows: NDArray[np.int64] | None) -> TrainingSet:
+        """These train texts, or all, with the label texts that the recipe adds."""
+        split = self.dataset.train if rows is None else self.dataset.train.take(rows)
+        texts = self._texts if rows is None else self._texts[rows]
+        data = TrainingSet(texts, self._labels, split.positives, split.filter_pairs)
+        if config.augment.method == "none":
+            return data
+        check_label_texts(self.dataset)
+        return with_label_points(data, config.augment, self.seed, self._encoder.stack)
 
     def _train(
         self,
@@ -109,16 +147,13 @@ class Run:
         resume: bool,
         validation: tuple[Split, NDArray[np.int64]] | None = None,
     ) -> tuple[Network, dict[str, Any]]:
-        split = self.dataset.train if rows is None else self.dataset.train.take(rows)
-        data = TrainingSet(
-            self._texts if rows is None else self._texts[rows], self._labels, split.positives, split.filter_pairs
-        )
+        data = self._training_set(config, rows)
         torch.manual_seed(self.seed)
         if self._start is not None:
             _restore(self._encoder, self._start)
-        network = build_network(config, self._encoder, self.dataset.num_labels, self.device)
+        network = build_network(config, self._encoder, self._shard, self.device)
         if config.heads.classifier and config.heads.classifier_start == "label-text":
-            start_classifiers(network, self._labels)
+            start_classifiers(network, self._labels[self._shard])
         if config.train.tables == "file":
             if self.folder is None or self.device.type != "cpu":
                 raise UnidexError(
@@ -126,18 +161,53 @@ class Run:
                 )
             (self.folder / phase).mkdir(parents=True, exist_ok=True)
             for name, table in network.tables().items():
-                table.move_to(self.folder / phase / f"{name}.table")
+                table.move_to(self.folder / phase / f"{name}.{self.processes.rank}.table")
         validate = None
         if validation is not None:
             held_out, held_out_rows = validation
             texts = self._texts[held_out_rows]
 
             def validate(now: Network) -> dict[str, float]:
-                return score_network(now, texts, self._labels, self.dataset, held_out, config.predict.fusion)
+                own = self._labels[self._shard]
+                return score_network(now, texts, own, self.dataset, held_out, config.predict.fusion, self.processes)
 
         folder = None if self.folder is None else self.folder / phase
-        trainer = Trainer(network, data, config, seed=self.seed, folder=folder, validate=validate)
+        trainer = Trainer(
+            network, data, config, seed=self.seed, folder=folder, validate=validate, processes=self.processes
+        )
         return network, trainer.run(resume=resume)
+
+
+def with_label_points(data: TrainingSet, settings: Augment, seed: int, stack: Any) -> TrainingSet:
+    """A training set with label texts as further texts (Gandalf): kept texts first, then label texts.
+
+    A label text has no filter pairs, except that its own label does not count against it where it is no target.
+
+    Args:
+        data: what there is; co-occurrence comes from its positives.
+        settings: the section [augment] of a recipe.
+        seed: of what is drawn.
+        stack: joins prepared texts.
+    """
+    points = label_points(data.positives, settings, seed)
+    num_points, num_labels = len(points.labels), data.positives.shape[1]
+    logger.info(
+        "%s: %d label texts as training points beside %d texts, %.1f targets each",
+        settings.method,
+        num_points,
+        len(points.texts),
+        points.targets.nnz / max(1, num_points),
+    )
+    own = np.arange(num_points) if not settings.self_label else np.arange(0)
+    pairs = (np.ones(len(own), dtype=bool), (own, points.labels[own]))
+    return TrainingSet(
+        stack([data.texts[points.texts], data.labels[points.labels]]),
+        data.labels,
+        sparse.vstack([data.positives[points.texts], points.targets], format="csr"),
+        sparse.vstack(
+            [data.filter_pairs[points.texts], sparse.csr_array(pairs, shape=(num_points, num_labels))], format="csr"
+        ),
+    )
 
 
 def _weights(encoder: Any) -> dict[str, torch.Tensor]:

@@ -1,0 +1,48 @@
+"""Exact search over labels that are spread over processes: each searches its own, and the best of all are kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from unidex.distributed import Processes
+from unidex.index.exact import search_exact
+from unidex.topk import PADDING, TopK
+
+
+def search_shards(
+    queries_BD: Tensor,
+    vectors_LD: Tensor,
+    k: int,
+    first: int,
+    processes: Processes,
+    *,
+    excluded: sparse.csr_array | None = None,
+) -> TopK:
+    """The k best labels of each text over the labels of all processes; the same on each.
+
+    Args:
+        queries_BD: the vectors of the same texts on each process.
+        vectors_LD: the vectors of this process's labels, whose ids begin at ``first``.
+        k: number of places.
+        first: id of this process's first label.
+        processes: who takes part.
+        excluded: pairs that are not returned, with a column for each label of all processes.
+    """
+    own = None if excluded is None else excluded
+    if own is not None and processes.size > 1:
+        own = own[:, first : first + len(vectors_LD)]
+        own.sort_indices()
+    if processes.size == 1:
+        return search_exact(queries_BD, vectors_LD, k, excluded=own)
+    if len(vectors_LD) and len(queries_BD):
+        found = search_exact(queries_BD, vectors_LD, k, excluded=own)
+    else:
+        found = TopK(np.full((len(queries_BD), k), PADDING), np.full((len(queries_BD), k), -np.inf, dtype=np.float32))
+    ids = torch.from_numpy(np.where(found.ids < 0, PADDING, found.ids + first)).to(queries_BD.device)
+    scores = torch.from_numpy(found.scores).to(queries_BD.device)
+    # Row after row of one process, then of the next: side by side they are the candidates of a text.
+    sides = [processes.gather(part).view(processes.size, -1, k).transpose(0, 1).flatten(1) for part in (ids, scores)]
+    return TopK.rank(sides[0].cpu().numpy(), sides[1].cpu().numpy()).first(k)

@@ -1,0 +1,81 @@
+"""Vectors of many texts with the memory of a few: encode in chunks, go back through them one by one.
+
+A chunk is first encoded without a graph. When the loss has said what the gradient of its vectors is, it is encoded
+again with a graph, under the same random state, and that gradient goes back through it. Every chunk is encoded twice;
+the memory of activations is that of one chunk.
+
+References: gradient caching (arXiv 2101.06983), as DEXML uses it for labels (arXiv 2310.10636).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Ids = NDArray[np.int64]
+# Rows of prepared texts and a source of random choices -> their vectors, one tensor a head.
+Encode = Callable[[Ids, np.random.Generator], tuple[Tensor, ...]]
+
+
+class GradientCache:
+    """The vectors of some texts, and the way back to what made them.
+
+    Args:
+        encode: from ids to vectors; all its random choices come from the generator given and from torch's own, which
+            is seeded before each call.
+        ids: the texts.
+        chunk: texts that are encoded at once; 0, or no fewer than there are, keeps one graph and encodes once.
+        seed: of the random choices; each chunk has its own.
+
+    >>> weight = torch.tensor([[2.0]], requires_grad=True)
+    >>> texts = torch.arange(3.0)[:, None]
+    >>> cache = GradientCache(lambda ids, rng: (texts[ids] @ weight,), np.arange(3), chunk=2, seed=[0])
+    >>> cache.vectors()[0].flatten().tolist()
+    [0.0, 2.0, 4.0]
+    >>> cache.backward((torch.ones(3, 1),))
+    >>> weight.grad
+    tensor([[3.]])
+    """
+
+    def __init__(self, encode: Encode, ids: Ids, *, chunk: int, seed: list[int]) -> None:
+        size = chunk or max(1, len(ids))
+        self._encode, self._seed = encode, seed
+        # One chunk, perhaps an empty one, for no texts: heads tell how wide nothing is.
+        self._chunks = [ids[start : start + size] for start in range(0, max(1, len(ids)), size)]
+        self._kept: tuple[Tensor, ...] | None = None
+
+    def vectors(self) -> tuple[Tensor, ...]:
+        """The vectors without a graph, one tensor a head."""
+        if len(self._chunks) == 1:
+            self._kept = self._encoded(0)
+            return tuple(part.detach() for part in self._kept)
+        with torch.no_grad():
+            parts = [self._encoded(number) for number in range(len(self._chunks))]
+        return tuple(torch.cat(heads) for heads in zip(*parts, strict=True))
+
+    def backward(self, gradients: tuple[Tensor, ...]) -> None:
+        """Let the gradients of the vectors flow to everything that made them."""
+        if self._kept is not None:
+            _go_back(self._kept, gradients)
+            self._kept = None
+            return
+        start = 0
+        for number, chunk in enumerate(self._chunks):
+            rows = slice(start, start + len(chunk))
+            _go_back(self._encoded(number), tuple(gradient[rows] for gradient in gradients))
+            start += len(chunk)
+
+    def _encoded(self, number: int) -> tuple[Tensor, ...]:
+        rng = np.random.default_rng([*self._seed, number])
+        torch.manual_seed(int(rng.integers(2**63)))
+        return self._encode(self._chunks[number], rng)
+
+
+def _go_back(vectors: tuple[Tensor, ...], gradients: tuple[Tensor, ...]) -> None:
+    pairs = [(part, gradient) for part, gradient in zip(vectors, gradients, strict=True) if part.requires_grad]
+    if pairs:
+        torch.autograd.backward([part for part, _ in pairs], [gradient for _, gradient in pairs])

@@ -1,0 +1,192 @@
+"""A step over any number of labels: in bounded memory, on one process or many.
+
+Texts are split evenly over the processes and labels by shards. A process encodes its texts and its labels of the pool,
+in chunks where the recipe asks for them (`GradientCache`), gets the vectors of all texts, and scores them against its
+own labels block by block. The gradients of text vectors are summed over the processes and sent back to whoever
+encoded them; those of labels stay where they are.
+
+Shapes: B texts, P labels of the pool that are mine, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unidex.config import Config, LossName
+from unidex.distributed import Processes
+from unidex.errors import ConfigError
+from unidex.labels.rows import RowTable, Touched
+from unidex.losses import Targets, blocked_bce, blocked_soft_topk, blocked_softmax
+from unidex.losses.blocks import BlockedGrad, Sink
+from unidex.losses.softmax import DECOUPLED, SUPCON
+from unidex.network import Network
+from unidex.pools.pool import Batch
+from unidex.training.drawing import drawn_targets
+from unidex.training.gradient_cache import GradientCache
+
+# Takes the gradient of neighbouring rows of a table, as soon as it is known.
+MoveRows = Callable[[RowTable, slice, Tensor], None]
+
+
+@dataclass(frozen=True, eq=False)
+class WideStep:
+    """What stays the same from step to step.
+
+    Attributes:
+        network: with the classifiers of this process's labels.
+        texts: all prepared texts.
+        labels: all prepared label texts.
+        config: the recipe.
+        processes: who takes part.
+        log_q: how often each label enters a pool, or None.
+        move_rows: moves rows of the classifiers whose gradient is known.
+    """
+
+    network: Network
+    texts: Any
+    labels: Any
+    config: Config
+    processes: Processes
+    log_q: Tensor | None
+    move_rows: MoveRows
+
+    def __post_init__(self) -> None:
+        config = self.config
+        names = [config.loss.dual] * config.heads.dual + [config.loss.classifier] * config.heads.classifier
+        unfit = None
+        if "triplet" in names:
+            unfit = "the triplet loss"
+        elif config.heads.classifier and config.loss.classifier_bce:
+            unfit = "loss.classifier_bce"
+        elif config.augment.mixup != "none":
+            unfit = "augment.mixup"
+        if unfit is not None:
+            raise ConfigError(
+                "all labels (pool.labels = 'all'), a gradient cache (train.chunk) and several processes need losses "
+                f"that are taken block by block, but this recipe has {unfit}; train it on one process with a picked "
+                "pool and train.chunk = 0"
+            )
+
+    def __call__(self, batch: Batch, rng: np.random.Generator) -> tuple[Tensor, list[Touched]]:
+        """The loss of a batch, the same on each process, and the rows of tables that were used; gradients are there."""
+        network, config, device = self.network, self.config, self.network.device
+        seed = int(rng.integers(2**62))
+        shard = self.processes.shard(self.labels.shape[0])
+        first, stop = np.searchsorted(batch.labels, [shard.start, shard.stop]).tolist()
+        mine = batch.labels[first:stop]
+        own_texts = batch.texts[self.processes.part(len(batch.texts))]
+        touched: list[Touched] = []
+
+        def encode_texts(ids: Any, chunk_rng: np.random.Generator) -> tuple[Tensor, ...]:
+            encoded = network.encoder(self.texts[ids], touched if torch.is_grad_enabled() else [], chunk_rng)
+            dual = None if network.dual is None else network.dual(encoded)
+            classifier = None if network.classifier is None else network.classifier(encoded)
+            if classifier is not None and config.heads.classifier_normalised:
+                classifier = nn.functional.normalize(classifier, dim=1)
+            return tuple(part for part in (dual, classifier) if part is not None)
+
+        def encode_labels(ids: Any, chunk_rng: np.random.Generator) -> tuple[Tensor, ...]:
+            assert network.dual is not None
+            used = touched if torch.is_grad_enabled() else []
+            return (network.dual(network.encoder(self.labels[ids], used, chunk_rng)),)
+
+        text_cache = GradientCache(
+            encode_texts, own_texts, chunk=config.train.chunk, seed=[seed, 0, self.processes.rank]
+        )
+        parts = tuple(self.processes.gather(part) for part in text_cache.vectors())
+        scales = network.log_scales.exp()
+        gradients: list[Tensor] = []
+        scale_gradients = torch.zeros_like(scales)
+        value = torch.zeros((), device=device)
+        log_q_P = None if self.log_q is None else self.log_q[torch.from_numpy(mine).to(device)]
+
+        def loss(name: LossName, vectors: Tensor, head: int, targets: Targets, sink: Sink | None = None) -> BlockedGrad:
+            local = targets.between(first, stop).to(device)
+            scale = scales[head].detach()
+            return _blocked(name, config, parts[len(gradients)], vectors, scale, local, log_q_P, self.processes, sink)
+
+        def add(result: BlockedGrad, head: int, weight: float) -> Tensor:
+            gradients.append(self.processes.sum_of_mine(result.texts_BD * weight))
+            scale_gradients[head] = result.scale * weight
+            return result.value * weight
+
+        if network.dual is not None:
+            weight = config.loss.dual_weight if network.classifier is not None else 1.0
+            label_cache = GradientCache(
+                encode_labels, mine, chunk=config.train.chunk, seed=[seed, 1, self.processes.rank]
+            )
+            (vectors,) = label_cache.vectors()
+            result = loss(
+                config.loss.dual, vectors, 0, drawn_targets(batch.targets, config.loss.dual, config.loss, seed)
+            )
+            value = value + add(result, 0, weight)
+            assert result.labels_LD is not None
+            label_cache.backward((result.labels_LD * weight,))
+        if network.classifier is not None and network.classifiers is not None:
+            weight = 1 - config.loss.dual_weight if network.dual is not None else 1.0
+            table = network.classifiers
+            targets = drawn_targets(batch.targets, config.loss.classifier, config.loss, seed)
+            if config.pool.labels == "all" and not _changed(config):
+                # The rows are scored as they are: each block is moved as soon as its gradient is known.
+                def move(rows: slice, gradient: Tensor) -> None:
+                    self.move_rows(table, rows, gradient * weight)
+
+                result = loss(config.loss.classifier, table.weight, 1, targets, move)
+            else:
+                ids = torch.from_numpy(mine - shard.start).to(device)
+                rows = table.gather(ids)
+                touched.append(Touched(table, ids, rows))
+                changed = nn.functional.dropout(rows, config.heads.classifier_dropout)
+                if config.heads.classifier_normalised:
+                    changed = nn.functional.normalize(changed, dim=1)
+                result = loss(config.loss.classifier, changed.detach(), 1, targets)
+                assert result.labels_LD is not None
+                changed.backward(result.labels_LD * weight)  # type: ignore[no-untyped-call]
+            value = value + add(result, 1, weight)
+        text_cache.backward(tuple(gradients))
+        if scales.requires_grad:
+            scales.backward(scale_gradients)  # type: ignore[no-untyped-call]
+        return value, touched
+
+
+def _changed(config: Config) -> bool:
+    """Whether classifiers are scored otherwise than as they are stored."""
+    return config.heads.classifier_normalised or config.heads.classifier_dropout > 0
+
+
+def _blocked(
+    name: LossName,
+    config: Config,
+    texts_BD: Tensor,
+    labels_PD: Tensor,
+    scale: Tensor,
+    targets: Targets,
+    log_q_P: Tensor | None,
+    processes: Processes,
+    sink: Sink | None,
+) -> BlockedGrad:
+    settings = config.loss
+    if name == "bce":
+        return blocked_bce(texts_BD, labels_PD, scale, targets, reduction=settings.bce, ranks=processes, sink=sink)
+    if name == "soft-top-k":
+        k: int | Literal["positives"] = settings.k or "positives"
+        return blocked_soft_topk(
+            texts_BD, labels_PD, scale, targets, k=k, alpha=settings.alpha, ranks=processes, sink=sink
+        )
+    return blocked_softmax(
+        texts_BD,
+        labels_PD,
+        scale,
+        targets,
+        SUPCON if name == "supcon" else DECOUPLED,
+        text_to_label=settings.text_to_label,
+        log_q_L=log_q_P,
+        ranks=processes,
+        sink=sink,
+    )
