@@ -496,7 +496,7 @@ def test_defaults_that_the_help_shows_are_those_of_the_settings():
             shown[name] = option.show_default
     assert len(shown) == 11
     assert shown == {name: str(settings[name]) for name in shown}
-    assert set(making.METHODS) == set(get_args(Augment.model_fields["method"].annotation)) - {"none"} | set(
+    assert set(making.METHODS) == set(get_args(Augment.model_fields["method"].annotation)) - {"none", "auto"} | set(
         words.WORD_METHODS
     )
 

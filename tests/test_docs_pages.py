@@ -52,3 +52,20 @@ def test_the_example_goes_from_a_table_to_predictions():
     first, second = done.stdout.splitlines()
     assert first == "the printer has no toner -> printing, supplies"
     assert second.startswith("the wireless network is down -> wireless network")
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_every_link_leads_somewhere(page):
+    for address in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in address:
+            continue
+        name, _, anchor = address.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), address
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+            assert anchor in anchors, address

@@ -116,8 +116,10 @@ class Pool(Section):
 class Augment(Section):
     """Further training points made from what is there (Gandalf, arXiv 2405.04545)."""
 
-    method: Literal["none", "gandalf", "glas", "random-walk", "one-hot"] = Field(
-        "none", description="targets of label texts as training points; none leaves them out"
+    method: Literal["none", "auto", "gandalf", "glas", "random-walk", "one-hot"] = Field(
+        "none",
+        description="targets of label texts as training points; none leaves them out, auto takes gandalf where it pays "
+        "on the validation split, in trials of half the epochs",
     )
     delta: float = Field(0.1, ge=0, lt=1, description="gandalf, glas: targets up to this are left out")
     most: int = Field(0, ge=0, description="most targets of a label text, the highest first; 0 for all")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unidex.data.dataset import Dataset, Split
@@ -31,12 +32,18 @@ def score_network(
     split: Split,
     fusion: float,
     processes: Processes = ALONE,
+    *,
+    forbidden: NDArray[np.int64] | None = None,
 ) -> dict[str, float]:
     """Metrics of a network on prepared texts of a split, by exact search; ``labels`` are those of this process."""
     queries = network.text_vectors(texts, processes).joined()
     vectors = network.label_vectors(labels).joined(fusion)
     first = processes.shard(dataset.num_labels).start
-    return _metrics(search_shards(queries, vectors, places_needed(split, _PLACES), first, processes), dataset, split)
+    return _metrics(
+        search_shards(queries, vectors, places_needed(split, _PLACES), first, processes, forbidden=forbidden),
+        dataset,
+        split,
+    )
 
 
 def fusion_scores(
@@ -47,6 +54,8 @@ def fusion_scores(
     split: Split,
     weights: Sequence[float],
     processes: Processes = ALONE,
+    *,
+    forbidden: NDArray[np.int64] | None = None,
 ) -> dict[float, dict[str, float]]:
     """Metrics for each fusion weight. The candidates are searched once and scored anew for each weight.
 
@@ -59,9 +68,9 @@ def fusion_scores(
     assert vectors.dual is not None and vectors.classifier is not None  # noqa: PT018
     count = places_needed(split, _CANDIDATES)
     lists = [
-        search_exact(queries.joined(), vectors.joined(0.5), count).ids,
-        search_exact(queries.dual, vectors.dual, count).ids,
-        search_exact(queries.classifier, vectors.classifier, count).ids,
+        search_exact(queries.joined(), vectors.joined(0.5), count, forbidden=forbidden).ids,
+        search_exact(queries.dual, vectors.dual, count, forbidden=forbidden).ids,
+        search_exact(queries.classifier, vectors.classifier, count, forbidden=forbidden).ids,
     ]
     candidates = _without_repeats(np.concatenate(lists, axis=1))
     dual = _scores_of(queries.dual, vectors.dual, candidates)

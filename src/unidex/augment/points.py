@@ -64,6 +64,8 @@ def label_points(positives: sparse.csr_array, settings: Augment, seed: int) -> P
     if settings.method == "none":
         nothing = sparse.csr_array((0, num_labels), dtype=np.float32)
         return Points(all_texts, np.empty(0, dtype=np.int64), nothing)
+    if settings.method == "auto":
+        raise ConfigError("points need a method by name, but augment.method is 'auto', which training chooses from")
     labels = _picked(positives, settings, seed)
     targets = _targets(positives, labels, settings, seed)
     if not settings.self_label:

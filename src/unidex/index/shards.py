@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
@@ -20,6 +21,7 @@ def search_shards(
     processes: Processes,
     *,
     excluded: sparse.csr_array | None = None,
+    forbidden: NDArray[np.int64] | None = None,
 ) -> TopK:
     """The k best labels of each text over the labels of all processes; the same on each.
 
@@ -30,15 +32,18 @@ def search_shards(
         first: id of this process's first label.
         processes: who takes part.
         excluded: pairs that are not returned, with a column for each label of all processes.
+        forbidden: ids of labels that are not returned.
     """
     own = None if excluded is None else excluded
     if own is not None and processes.size > 1:
         own = own[:, first : first + len(vectors_LD)]
         own.sort_indices()
     if processes.size == 1:
-        return search_exact(queries_BD, vectors_LD, k, excluded=own)
+        return search_exact(queries_BD, vectors_LD, k, excluded=own, forbidden=forbidden)
+    if forbidden is not None:
+        forbidden = forbidden[(forbidden >= first) & (forbidden < first + len(vectors_LD))] - first
     if len(vectors_LD) and len(queries_BD):
-        found = search_exact(queries_BD, vectors_LD, k, excluded=own)
+        found = search_exact(queries_BD, vectors_LD, k, excluded=own, forbidden=forbidden)
     else:
         found = TopK(np.full((len(queries_BD), k), PADDING), np.full((len(queries_BD), k), -np.inf, dtype=np.float32))
     ids = torch.from_numpy(np.where(found.ids < 0, PADDING, found.ids + first)).to(queries_BD.device)

@@ -8,6 +8,7 @@ further labels of the texts, most frequent first.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -97,18 +98,15 @@ def make_targets(positives: sparse.csr_array, filter_pairs: sparse.csr_array, te
 
     A pair that is both counts as a positive.
     """
-    place_of = np.full(positives.shape[1], -1, dtype=np.int64)
-    place_of[labels] = np.arange(len(labels))
     rows, places = entries_of(positives, texts)
-    columns = place_of[positives.indices[places]]
-    known = columns >= 0
+    columns, known = _places_in(labels, positives.indices[places])
     rows, columns, weights = rows[known], columns[known], positives.data[places[known]]
     ignored_rows = ignored_columns = np.empty(0, dtype=np.int64)
     if filter_pairs.nnz:
         ignored_rows, places = entries_of(filter_pairs, texts)
-        ignored_columns = place_of[filter_pairs.indices[places]]
+        ignored_columns, known = _places_in(labels, filter_pairs.indices[places])
         taken = rows * len(labels) + columns
-        known = (ignored_columns >= 0) & ~np.isin(ignored_rows * len(labels) + ignored_columns, taken)
+        known &= ~np.isin(ignored_rows * len(labels) + ignored_columns, taken)
         ignored_rows, ignored_columns = ignored_rows[known], ignored_columns[known]
     return Targets(
         torch.from_numpy(rows),
@@ -118,6 +116,14 @@ def make_targets(positives: sparse.csr_array, filter_pairs: sparse.csr_array, te
         torch.from_numpy(ignored_columns),
         (len(texts), len(labels)),
     )
+
+
+def _places_in(pool: Ids, labels: NDArray[np.integer[Any]]) -> tuple[Ids, NDArray[np.bool_]]:
+    """The place of each label in an ascending pool, and whether it is there. Costs nothing a label outside of it."""
+    if len(pool) == 0:
+        return np.zeros(len(labels), dtype=np.int64), np.zeros(len(labels), dtype=bool)
+    places = np.minimum(np.searchsorted(pool, labels), len(pool) - 1)
+    return places, pool[places] == labels
 
 
 def make_batch(

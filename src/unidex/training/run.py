@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +16,15 @@ from scipy import sparse
 from unidex.augment.points import check_label_texts, label_points
 from unidex.building import build_encoder, build_network, start_classifiers
 from unidex.config import Augment, Config
-from unidex.data.dataset import Dataset, Split, split_rows
+from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
-from unidex.errors import UnidexError
-from unidex.evaluating import fusion_scores, metric_value, score_network
+from unidex.errors import ConfigError, UnidexError
 from unidex.model import Model, label_set
 from unidex.network import Network
+from unidex.training.choosing import Choice, Validation
 from unidex.training.loop import Trainer, TrainingSet
 
 logger = logging.getLogger(__name__)
-
-# More validation texts than this make a choice slower, not better.
-_MOST_VALIDATION_TEXTS = 5000
-_FUSIONS = tuple(round(0.1 * tenth, 1) for tenth in range(11))
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What the validation split has decided."""
-
-    epochs: int
-    fusion: float
-    metrics: dict[str, float]
 
 
 class Run:
@@ -64,6 +51,11 @@ class Run:
     ) -> None:
         self.dataset, self.config, self.seed, self.device, self.folder = dataset, config, seed, device, folder
         self.processes = processes
+        if config.augment.method == "auto" and not (config.train.validation > 0 and config.train.refit):
+            raise ConfigError(
+                "augment.method = 'auto' chooses on a validation split, so train.validation must be above 0 and "
+                "train.refit true, but they are not; set them, or name a method"
+            )
         self._shard = processes.shard(dataset.num_labels)
         torch.manual_seed(seed)
         self._encoder = build_encoder(config, dataset.train.texts, dataset.labels.texts)
@@ -89,8 +81,8 @@ class Run:
         if config.train.validation > 0:
             network, choice = self._choose(resume=resume)
             metrics["validation"] = choice.metrics
-            metrics["choice"] = {"epochs": choice.epochs, "fusion": choice.fusion}
-            config = _with(config, epochs=choice.epochs, fusion=choice.fusion)
+            metrics["choice"] = {"epochs": choice.epochs, "fusion": choice.fusion, "augment": choice.augment}
+            config = _with(config, epochs=choice.epochs, fusion=choice.fusion, augment=choice.augment)
             if config.train.refit:
                 del network
                 network, metrics["training"] = self._train(config, None, "final", resume=resume)
@@ -106,27 +98,32 @@ class Run:
         return Model.build(config, network, labels, self._labels, metrics)
 
     def _choose(self, *, resume: bool) -> tuple[Network, Choice]:
-        """Train on a part of train, look at the rest for the number of epochs and the fusion weight."""
-        rows, held_out = split_rows(len(self.dataset.train), self.config.train.validation, self.seed)
-        held_out = held_out[:: max(1, -(-len(held_out) // _MOST_VALIDATION_TEXTS))]
-        if len(held_out) == 0:
-            raise UnidexError(
-                f"a validation split needs at least one text, but {self.config.train.validation:g} of "
-                f"{len(self.dataset.train)} is none; raise train.validation or set it to 0"
-            )
-        validation = self.dataset.train.take(held_out)
-        network, result = self._train(self.config, rows, "choosing", resume=resume, validation=(validation, held_out))
-        texts = self._texts[held_out]
-        fusion = self.config.predict.fusion
-        if self.config.predict.choose_fusion and network.dual is not None and network.classifier is not None:
-            own = self._labels[self._shard]
-            scores = fusion_scores(network, texts, own, self.dataset, validation, _FUSIONS, self.processes)
-            values = {weight: metric_value(found, self.config.train.metric) for weight, found in scores.items()}
-            fusion = max(values, key=lambda weight: (values[weight], -abs(weight - 0.5)))
-            logger.info("fusion weight %.1f of the dual encoder is best on validation", fusion)
-        own = self._labels[self._shard]
-        metrics = score_network(network, texts, own, self.dataset, validation, fusion, self.processes)
-        return network, Choice(result["best_epoch"], fusion, metrics)
+        """Train on a part of train, look at the rest for the number of epochs, the fusion weight and Gandalf or not."""
+        config = self.config
+        validation = Validation.of(
+            self.dataset, config.train.validation, self.seed, self._texts, self._labels, self.processes
+        )
+        if config.augment.method != "auto":
+            network, result = self._train(config, validation.rows, "choosing", resume=resume, validation=validation)
+            return network, validation.choice(network, result["best_epoch"], config)
+        # Two trials of half the epochs cost about as much as one of all.
+        choices = []
+        epochs = -(-config.train.epochs // 2)
+        for method in ("none", "gandalf"):
+            trial = _with(config, epochs=epochs, fusion=config.predict.fusion, augment=method)
+            phase = f"choosing-{method}"
+            network, result = self._train(trial, validation.rows, phase, resume=resume, validation=validation)
+            choices.append(validation.choice(network, result["best_epoch"], trial))
+        best = max(choices, key=lambda choice: choice.value)
+        logger.info(
+            "label texts as training points (gandalf) %s: %s %.2f with them, %.2f without",
+            "pay" if best.augment == "gandalf" else "do not pay",
+            config.train.metric,
+            choices[1].value,
+            choices[0].value,
+        )
+        # A trial that was best at its end stands for the whole number of epochs.
+        return network, replace(best, epochs=round(config.train.epochs * best.epochs / epochs))
 
     def _training_set(self, config: Config, rows: NDArray[np.int64] | None) -> TrainingSet:
         """These train texts, or all, with the label texts that the recipe adds."""
@@ -145,7 +142,7 @@ class Run:
         phase: str,
         *,
         resume: bool,
-        validation: tuple[Split, NDArray[np.int64]] | None = None,
+        validation: Validation | None = None,
     ) -> tuple[Network, dict[str, Any]]:
         data = self._training_set(config, rows)
         torch.manual_seed(self.seed)
@@ -164,12 +161,9 @@ class Run:
                 table.move_to(self.folder / phase / f"{name}.{self.processes.rank}.table")
         validate = None
         if validation is not None:
-            held_out, held_out_rows = validation
-            texts = self._texts[held_out_rows]
 
             def validate(now: Network) -> dict[str, float]:
-                own = self._labels[self._shard]
-                return score_network(now, texts, own, self.dataset, held_out, config.predict.fusion, self.processes)
+                return validation.score(now, config.predict.fusion)
 
         folder = None if self.folder is None else self.folder / phase
         trainer = Trainer(
@@ -221,9 +215,10 @@ def _restore(encoder: Any, weights: dict[str, torch.Tensor]) -> None:
         encoder.table.weight = weights["table"].clone()
 
 
-def _with(config: Config, *, epochs: int, fusion: float) -> Config:
+def _with(config: Config, *, epochs: int, fusion: float, augment: str) -> Config:
     return config.model_copy(
         update={
+            "augment": config.augment.model_copy(update={"method": augment}),
             "train": config.train.model_copy(update={"epochs": epochs}),
             "predict": config.predict.model_copy(update={"fusion": fusion}),
         }
@@ -233,7 +228,7 @@ def _with(config: Config, *, epochs: int, fusion: float) -> Config:
 def read_log(folder: Path) -> str:
     """The log of a run, all phases: a JSON object a line."""
     lines: list[str] = []
-    for phase in ("choosing", "final"):
+    for phase in ("choosing", "choosing-none", "choosing-gandalf", "final"):
         file = folder / phase / "train.jsonl"
         if file.exists():
             records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
