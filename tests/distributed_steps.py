@@ -37,6 +37,7 @@ RECIPES = {
     "renee": [],
     "depsl": [],
     "unidec": ["loss.learn_temperature=true", "loss.log_q=0.5"],
+    "auto": ["train.validation=0.2", "train.validate_every=2"],
     "unidec-one-positive": ["loss.dual=one-positive", "loss.classifier=one-positive", "train.chunk=9"],
 }
 

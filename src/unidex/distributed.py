@@ -21,8 +21,9 @@ from torch.distributed.rendezvous import rendezvous
 
 from unidex.errors import UnidexError
 
-# A process that says nothing for so long is given up. One that dies is noticed at once, by its closed connection.
-_PATIENCE = timedelta(minutes=30)
+# A process that says nothing for so long is given up; the first may build an index while the others wait. One that
+# dies is noticed at once, by its closed connection.
+_PATIENCE = timedelta(hours=6)
 # What the back ends say when a process on the other side is gone.
 _LOST = ("closed by peer", "reset by peer", "broken pipe", "timed out", "gloo", "nccl", "remote process", "socket")
 

@@ -62,7 +62,10 @@ def fusion_scores(
     On several processes a candidate's vectors are elsewhere, so that each weight is searched for itself.
     """
     if processes.size > 1:
-        return {weight: score_network(network, texts, labels, dataset, split, weight, processes) for weight in weights}
+        return {
+            weight: score_network(network, texts, labels, dataset, split, weight, processes, forbidden=forbidden)
+            for weight in weights
+        }
     queries, vectors = network.text_vectors(texts), network.label_vectors(labels)
     assert queries.dual is not None and queries.classifier is not None  # noqa: PT018
     assert vectors.dual is not None and vectors.classifier is not None  # noqa: PT018
