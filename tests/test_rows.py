@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from unidex.labels.rows import RowAdagrad, RowAdam, RowTable
+from unidex.labels.rows import RowAdagrad, RowAdam, RowSGD, RowTable, Touched, merged
 
 
 def run(optimiser, ids, grads, lr=0.1):
@@ -39,6 +39,36 @@ def test_row_adam_counts_steps_by_row():
     assert torch.equal(optimiser.table.weight[0], before)
 
 
+def test_row_sgd_equals_dense_sgd_with_momentum():
+    torch.manual_seed(0)
+    start = torch.randn(5, 3, dtype=torch.float64)
+    grads = torch.randn(7, 5, 3, dtype=torch.float64)
+    dense = torch.nn.Parameter(start.clone())
+    reference = torch.optim.SGD([dense], lr=0.1, momentum=0.9)
+    for grad in grads:
+        reference.zero_grad()
+        (dense * grad).sum().backward()
+        reference.step()
+    rows = RowSGD(RowTable(start.clone()))
+    run(rows, torch.arange(5), grads)
+    torch.testing.assert_close(rows.table.weight, dense.detach(), rtol=1e-10, atol=1e-10)
+
+
+def test_rows_used_by_several_parts_of_a_step_move_once_along_the_sum():
+    torch.manual_seed(0)
+    table, other = RowTable(torch.randn(6, 2)), RowTable(torch.randn(3, 2))
+    uses = [(table, [4, 1]), (other, [0]), (table, [1, 5]), (table, [1])]
+    parts = [Touched(owner, torch.tensor(ids), owner.gather(torch.tensor(ids))) for owner, ids in uses]
+    for number, part in enumerate(parts):
+        (part.rows * (number + 1)).sum().backward()
+    found = {id(part.table): part for part in merged(parts)}
+    assert len(found) == 2
+    assert found[id(table)].ids.tolist() == [1, 4, 5]
+    assert found[id(table)].rows.grad[:, 0].tolist() == [1.0 + 3.0 + 4.0, 1.0, 3.0]
+    assert torch.equal(found[id(table)].rows.detach(), table.weight[[1, 4, 5]])
+    assert found[id(other)] is parts[1]
+
+
 def test_row_adagrad_by_hand():
     # Gradient (3, 4): mean square 12.5; the second step adds 12.5 again.
     optimiser = RowAdagrad(RowTable(torch.zeros(1, 2, dtype=torch.float64)))
@@ -49,7 +79,7 @@ def test_row_adagrad_by_hand():
     assert optimiser.sum.item() == pytest.approx(25.0)
 
 
-@pytest.mark.parametrize("kind", [RowAdam, RowAdagrad])
+@pytest.mark.parametrize("kind", [RowAdam, RowAdagrad, RowSGD])
 def test_only_the_rows_of_a_step_change(kind):
     start = torch.randn(6, 4)
     optimiser = kind(RowTable(start.clone()))
@@ -58,7 +88,7 @@ def test_only_the_rows_of_a_step_change(kind):
     assert changed.tolist() == [False, True, False, False, True, False]
 
 
-@pytest.mark.parametrize("kind", [RowAdam, RowAdagrad])
+@pytest.mark.parametrize("kind", [RowAdam, RowAdagrad, RowSGD])
 def test_state_goes_on_as_if_never_stopped(kind):
     torch.manual_seed(1)
     ids, grads = torch.tensor([0, 2]), torch.randn(6, 2, 4)
@@ -72,7 +102,7 @@ def test_state_goes_on_as_if_never_stopped(kind):
     assert torch.equal(second.table.weight, unbroken.table.weight)
 
 
-@pytest.mark.parametrize("kind", [RowAdam, RowAdagrad])
+@pytest.mark.parametrize("kind", [RowAdam, RowAdagrad, RowSGD])
 def test_a_mapped_table_learns_like_one_in_memory(kind, tmp_path):
     torch.manual_seed(2)
     start, grads, ids = torch.randn(50, 3), torch.randn(4, 2, 3), torch.tensor([7, 49])

@@ -7,13 +7,14 @@ import torch
 from synthetic import QUICK, topics
 from unidex.building import build_encoder, build_network
 from unidex.config import load
-from unidex.distributed import ALONE
+from unidex.distributed import ALONE, Processes
 from unidex.errors import ConfigError
 from unidex.labels.rows import merged
 from unidex.pipeline import train
 from unidex.pools.pool import make_batch, whole_batch
 from unidex.training.gradient_cache import GradientCache
 from unidex.training.objective import objective
+from unidex.training.optimisers import Optimisers
 from unidex.training.wide_step import WideStep
 
 SMALL = ["encoder.dim=12", "features.min_df=1", "heads.dim=10", "loss.learn_temperature=true"]
@@ -189,3 +190,19 @@ def test_an_encoder_begins_where_another_model_ended(tmp_path):
     torch.testing.assert_close(second.network.encoder.layer.weight, first.network.encoder.layer.weight)
     with pytest.raises(ConfigError, match=r"encoder\.dim=12"):
         train(data, "renee", settings=[*begun, "encoder.dim=13"])
+
+
+def test_a_shard_has_its_own_rows_and_their_state_only():
+    data = topics(num_labels=23)
+    config = load("unidec", [*SMALL, "heads.classifier_start=random", "train.rows=adam"])
+    torch.manual_seed(0)
+    encoder = build_encoder(config, data.train.texts, data.labels.texts)
+    whole, parts = build_network(config, encoder, 23).classifiers.weight, []
+    for rank in range(3):
+        processes = Processes(rank, 3)
+        network = build_network(config, encoder, processes.shard(23))
+        state = Optimisers(network, config, 10, processes).rows["classifiers"].state()
+        assert all(len(tensor) == len(network.classifiers.weight) for tensor in state.values())
+        parts.append(network.classifiers.weight)
+    assert [len(part) for part in parts] == [8, 8, 7]
+    assert torch.equal(torch.cat(parts), whole)
