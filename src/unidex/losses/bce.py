@@ -68,10 +68,10 @@ def bce(
     scores_BP[rows, columns] = -torch.inf
     scores_BP[targets.ignored_rows, targets.ignored_columns] = -torch.inf
     size = max(1, BLOCK // scores_BP.shape[1])
-    value = (factors_M * (targets_M * _softplus(-positives_M) + (1 - targets_M) * _softplus(positives_M))).sum()
+    value = (factors_M * (targets_M * softplus(-positives_M) + (1 - targets_M) * softplus(positives_M))).sum()
     for start in range(0, scores_BP.shape[0], size):
         block_bP, factors_b = scores_BP[start : start + size], factors_B[start : start + size]
-        value = value + (_softplus(block_bP).sum(1) * factors_b).sum()
+        value = value + (softplus(block_bP).sum(1) * factors_b).sum()
     scores_BP.sigmoid_().mul_(factors_B[:, None])
     scores_BP[rows, columns] = factors_M * (
         (1 - targets_M) * torch.sigmoid(positives_M) - targets_M * torch.sigmoid(-positives_M)
@@ -87,6 +87,7 @@ def _num_pairs(targets: Targets, drawn_M: Tensor) -> Tensor:
     return counts_B.index_add_(0, targets.ignored_rows, torch.full_like(targets.ignored_rows, -1).to(drawn_M.dtype))
 
 
-def _softplus(scores: Tensor) -> Tensor:
+def softplus(scores: Tensor) -> Tensor:
+    """log(1 + exp(scores)), exact to the last digit in float64 too."""
     # Above 40, softplus(x) is x in float64 as well; torch's own threshold of 20 is 2e-9 off there.
     return F.softplus(scores, threshold=40)

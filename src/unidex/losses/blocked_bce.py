@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-import torch.nn.functional as F  # noqa: N812  # the name everybody knows it by
 from torch import Tensor
 
+from unidex.losses.bce import softplus
 from unidex.losses.blocked import Products, check_sides, in_blocks
 from unidex.losses.blocks import ALONE, BlockedGrad, Ranks, Sink
 from unidex.losses.targets import Targets
@@ -83,11 +83,11 @@ def blocked_bce(
         scores_Bl[rows, columns] = -torch.inf
         scores_Bl[block.targets.ignored_rows, block.targets.ignored_columns] = -torch.inf
         value = (
-            value + (factors_m * (targets_m * _softplus(-positives_m) + (1 - targets_m) * _softplus(positives_m))).sum()
+            value + (factors_m * (targets_m * softplus(-positives_m) + (1 - targets_m) * softplus(positives_m))).sum()
         )
         size = max(1, CHUNK // scores_Bl.shape[1])
         for start in range(0, len(scores_Bl), size):
-            sums_b = _softplus(scores_Bl[start : start + size]).sum(1)
+            sums_b = softplus(scores_Bl[start : start + size]).sum(1)
             value = value + (sums_b * factors_B[start : start + size]).sum()
         scores_Bl.sigmoid_().mul_(factors_B[:, None])
         scores_Bl[rows, columns] = factors_m * (
@@ -109,8 +109,3 @@ def _factors(
     totals_B, pairs_B = ranks.sum_(torch.stack([totals_B, pairs_B]))
     kept_B = torch.ones_like(totals_B) if keep_texts_without_positive else (totals_B > 0).to(dtype)
     return kept_B / ((kept_B * pairs_B).sum() if reduction == "mean" else kept_B.sum()).clamp_min(1)
-
-
-def _softplus(scores: Tensor) -> Tensor:
-    # Above 40, softplus(x) is x in float64 as well; torch's own threshold of 20 is 2e-9 off there.
-    return F.softplus(scores, threshold=40)
