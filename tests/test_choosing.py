@@ -7,8 +7,11 @@ import pytest
 from scipy import sparse
 
 from synthetic import QUICK, topics
+from unidex.augment.agreement import Agreement, agreement
+from unidex.augment.points import Points
 from unidex.config import Augment
-from unidex.data.dataset import Dataset, Split
+from unidex.data.dataset import Dataset, Labels, Split
+from unidex.data.texts import Texts
 from unidex.distributed import ALONE
 from unidex.errors import ConfigError, UnidexError
 from unidex.pipeline import train
@@ -112,3 +115,32 @@ def test_every_recipe_takes_soft_targets(recipe, method):
     model = train(topics(labels_per_text=3, filters=True), recipe, settings=settings)
     assert np.isfinite(model.metrics["test"]["P@1"])
     assert model.metrics["test"]["P@1"] > 30
+
+
+def test_targets_known_to_be_wrong_are_not_tried(caplog):
+    """Every text is a label; what stands together on texts is never what the text of a label has."""
+    num = 130
+    words = [f"w{number}" for number in range(num)]
+    dense, pairs = np.zeros((num, num), dtype=np.float32), np.eye(num, dtype=bool)
+    dense[np.arange(num), (np.arange(num) + 1) % num] = 1
+    dense[np.arange(num), (np.arange(num) + 40) % num] = 1
+    texts = Texts.of([f"{word} {words[(place + 1) % num]}" for place, word in enumerate(words)])
+    split = Split.of(texts, sparse.csr_array(dense), sparse.csr_array(pairs))
+    data = Dataset("wrong", Labels(Texts.of(words)), split)
+    with caplog.at_level(logging.INFO):
+        model = train(data, "auto", settings=[*AUTO, "augment.delta=0.1"])
+    said = [record.getMessage() for record in caplog.records if "gandalf)" in record.getMessage()]
+    assert len(said) == 1
+    assert "of 130 labels that are train texts themselves, only 0%" in said[0]
+    assert model.metrics["choice"]["augment"] == "none"
+
+
+def test_agreement_counts_true_targets_beside_the_own_label():
+    positives = sparse.csr_array(np.array([[0, 1, 1, 0], [1, 0, 0, 1], [1, 1, 0, 0]], dtype=np.float32))
+    pairs = sparse.csr_array(np.array([[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]], dtype=bool))
+    targets = np.array([[1, 0.5, 0, 0.5], [0.2, 0.2, 1, 0]], dtype=np.float32)
+    points = Points(np.arange(3), np.array([0, 2]), sparse.csr_array(targets))
+    # Text 0 is label 0: of its targets 1 and 3 it has 1. Text 1 is label 2: of 0 and 1 it has 0.
+    assert agreement(points, positives, pairs) == Agreement(2, 4, 0.5)
+    nothing = sparse.csr_array(pairs.shape, dtype=bool)
+    assert agreement(points, positives, nothing) == Agreement(0, 0, 0.0)

@@ -5,6 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,11 @@ from safetensors.torch import load_file
 
 import distributed_steps
 from synthetic import topics
+from unidex import distributed
 from unidex.data import formats
-from unidex.distributed import ALONE, Processes
+from unidex.distributed import ALONE, Processes, ProcessLostError
 from unidex.model import Model
+from unidex.pipeline import train_together
 
 HERE = Path(__file__).parent
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
@@ -50,6 +55,70 @@ def test_one_process_has_nobody_to_ask():
         assert method(values) is values
     assert ALONE.any(True)
     assert not ALONE.any(False)
+
+
+def left_by_the_dead(ranks, listed):
+    """A store with what an earlier start has left: a name, the ids of some ranks, and perhaps the list of all."""
+    store = torch.distributed.HashStore()
+    store.set("unidex/name", "unidex/old")
+    for rank in ranks:
+        store.set(f"unidex/old/here/{rank}", f"unidex/dead-{rank}")
+    if listed:
+        store.set("unidex/old/all", " ".join(f"unidex/dead-{rank}" for rank in ranks))
+    return store
+
+
+@pytest.mark.parametrize(("ranks", "listed"), [((), False), ((0,), False), ((0, 1, 2), False), ((0, 1, 2), True)])
+@pytest.mark.parametrize("first", [0, 2])
+def test_processes_agree_on_a_name_that_no_dead_one_had(ranks, listed, first):
+    store = left_by_the_dead(ranks, listed)
+    names = {"unidex/old"}
+    with ThreadPoolExecutor(3) as threads:
+        for _ in range(2):
+            early = threads.submit(distributed._agreed_name, store, first, 3, timedelta(seconds=30))
+            # Time enough to be taken in by what the dead have left.
+            time.sleep(0.25)
+            assert not early.done()
+            late = [
+                threads.submit(distributed._agreed_name, store, rank, 3, timedelta(seconds=30))
+                for rank in range(3)
+                if rank != first
+            ]
+            found = {early.result(), *(other.result() for other in late)}
+            assert len(found) == 1
+            assert not found & names
+            names |= found
+
+
+@pytest.mark.parametrize(("rank", "missing"), [(0, 2), (1, 1)])
+def test_processes_that_do_not_come_are_said(rank, missing):
+    store = left_by_the_dead((0, 1, 2), listed=True)
+    expected = f"all 3 processes .* but at least {missing} had not come when process {rank} gave up"
+    with pytest.raises(ProcessLostError, match=expected):
+        distributed._agreed_name(store, rank, 3, timedelta(seconds=0.3))
+
+
+def test_a_death_at_the_very_end_is_noticed_too(monkeypatch):
+    def closed():
+        raise RuntimeError("Connection closed by peer")
+
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(distributed, "_join", lambda device: None)
+    monkeypatch.setattr(torch.distributed, "barrier", closed)
+    with pytest.raises(ProcessLostError, match="all 2 processes"), distributed.joined(torch.device("cpu")):
+        pass
+
+
+def test_one_restarted_process_makes_all_resume(monkeypatch, tmp_path):
+    class AnotherWasRestarted(Processes):
+        def any(self, said):
+            assert not said
+            return True
+
+    monkeypatch.setattr(distributed, "joined", lambda device: nullcontext(AnotherWasRestarted(rank=1)))
+    # A model folder that is there: an error for a new run, nothing to do for one that is resumed.
+    assert train_together(topics(), out=tmp_path) is None
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ told; only vectors, gradients and a few numbers a text are exchanged.
 from __future__ import annotations
 
 import os
+import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -24,6 +26,8 @@ from unidex.errors import UnidexError
 # A process that says nothing for so long is given up; the first may build an index while the others wait. One that
 # dies is noticed at once, by its closed connection.
 _PATIENCE = timedelta(hours=6)
+# All start together, before any work: whoever is not here after so long will not come.
+_JOINING = timedelta(minutes=10)
 # What the back ends say when a process on the other side is gone.
 _LOST = ("closed by peer", "reset by peer", "broken pipe", "timed out", "gloo", "nccl", "remote process", "socket")
 
@@ -187,6 +191,8 @@ def joined(device: torch.device) -> Iterator[Processes]:
     try:
         _join(device)
         yield processes
+        processes.barrier()
+        dist.destroy_process_group()
     except (RuntimeError, ValueError) as error:
         if isinstance(error, UnidexError) or not any(word in str(error).lower() for word in _LOST):
             raise
@@ -195,9 +201,6 @@ def joined(device: torch.device) -> Iterator[Processes]:
             f"{processes.rank} noticed: {str(error).splitlines()[0][:120]}); go on with --resume, or let torchrun do "
             "so with --max-restarts"
         ) from error
-    else:
-        processes.barrier()
-        dist.destroy_process_group()
 
 
 def _join(device: torch.device) -> None:
@@ -205,12 +208,51 @@ def _join(device: torch.device) -> None:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))
-    # torchrun keeps one store over restarts: without a name of its own, a new process could take the address that a
-    # dead one has left there.
-    named = dist.PrefixStore(f"unidex/{_restart()}", store)  # type: ignore[attr-defined]
+    store, rank, size = next(rendezvous("env://", timeout=_JOINING))
+    # Some versions of torch (pytorch/pytorch#135712) put the restart count of the own torchrun before all keys.
+    while isinstance(store, dist.PrefixStore):  # type: ignore[attr-defined]
+        store = store.underlying_store
+    named = dist.PrefixStore(_agreed_name(store, rank, size), store)  # type: ignore[attr-defined]
+    named.set_timeout(_PATIENCE)
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=named, rank=rank, world_size=size, timeout=_PATIENCE)
+
+
+def _agreed_name(
+    store: dist.Store,  # type: ignore[name-defined]
+    rank: int,
+    size: int,
+    patience: timedelta = _JOINING,
+) -> str:
+    """A name in the store that the processes of this start share with none before them.
+
+    torchrun keeps one store over restarts: without a new name, a process could take the address that a dead one has
+    left there. No variable tells the starts apart, since each torchrun counts only the restarts that it began itself.
+    So the first process proposes a name, all put their ids under it, and the first lists them when all are there. A
+    name that a dead first process has left may be read too, but its list, if any, lacks the id of whoever reads it now.
+    """
+    mine, name = f"unidex/{secrets.token_hex(8)}", ""
+    if rank == 0:
+        store.set("unidex/name", mine)
+    end = time.monotonic() + patience.total_seconds()
+    while time.monotonic() < end:
+        # Read again each time: what was found first may be the name of the start before, until the first process comes.
+        if store.check(["unidex/name"]) and (found := store.get("unidex/name").decode()) != name:
+            name = found
+            store.set(f"{name}/here/{rank}", mine)
+        here = [f"{name}/here/{other}" for other in range(size)]
+        if rank == 0 and store.check(here):
+            store.set(f"{name}/all", " ".join(store.get(key).decode() for key in here))
+        if name and store.check([f"{name}/all"]) and mine in store.get(f"{name}/all").decode().split():
+            return name
+        time.sleep(0.1)
+    # Those under an old name are dead, so this is the least that are missing; under none it is at least the first.
+    missing = max(1, sum(not store.check([key]) for key in here)) if name else 1
+    raise ProcessLostError(
+        f"all {size} processes of a run must start within {patience.total_seconds() / 60:g} minutes of each other, but "
+        f"at least {missing} had not come when process {rank} gave up; see that the same command runs on every machine "
+        "and that the machines reach each other, then start again with --resume"
+    )
 
 
 def _restart() -> int:

@@ -177,9 +177,9 @@ def train_together(
     where = chosen_device(distributed.local_device(device))
     folder = None if out is None else Path(out)
     work = None if folder is None else folder.with_name(f"{folder.name}.training")
-    # A run that torchrun has begun again goes on where it was.
-    resume = resume or distributed.restarted()
     with distributed.joined(where) as processes:
+        # A run that torchrun has begun again goes on where it was. Together: each torchrun counts restarts for itself.
+        resume = processes.any(resume or distributed.restarted())
         if folder is not None and folder.exists():
             if resume:
                 logger.info("%s is finished already: there is nothing to resume", folder)

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex.augment.agreement import agreement
 from unidex.augment.points import check_label_texts, label_points
 from unidex.building import build_encoder, build_network, start_classifiers
 from unidex.config import Augment, Config
@@ -25,6 +26,11 @@ from unidex.training.choosing import Choice, Validation
 from unidex.training.loop import Trainer, TrainingSet
 
 logger = logging.getLogger(__name__)
+
+# Targets of label texts are judged where at least so many labels are train texts, and left out below this share of true
+# ones. On see-also pages it is above a half, on dependencies of packages 4% (docs/results.md).
+_FEWEST_KNOWN = 100
+_LEAST_PRECISION = 0.2
 
 
 class Run:
@@ -109,21 +115,39 @@ class Run:
         # Two trials of half the epochs cost about as much as one of all.
         choices = []
         epochs = -(-config.train.epochs // 2)
-        for method in ("none", "gandalf"):
+        for method in ("none", "gandalf") if self._may_gandalf_pay() else ("none",):
             trial = _with(config, epochs=epochs, fusion=config.predict.fusion, augment=method)
             phase = f"choosing-{method}"
             network, result = self._train(trial, validation.rows, phase, resume=resume, validation=validation)
             choices.append(validation.choice(network, result["best_epoch"], trial))
         best = max(choices, key=lambda choice: choice.value)
-        logger.info(
-            "label texts as training points (gandalf) %s: %s %.2f with them, %.2f without",
-            "pay" if best.augment == "gandalf" else "do not pay",
-            config.train.metric,
-            choices[1].value,
-            choices[0].value,
-        )
+        if len(choices) > 1:
+            logger.info(
+                "label texts as training points (gandalf) %s: %s %.2f with them, %.2f without",
+                "pay" if best.augment == "gandalf" else "do not pay",
+                config.train.metric,
+                choices[1].value,
+                choices[0].value,
+            )
         # A trial that was best at its end stands for the whole number of epochs.
         return network, replace(best, epochs=round(config.train.epochs * best.epochs / epochs))
+
+    def _may_gandalf_pay(self) -> bool:
+        """Whether a trial with label texts is worth its time: not where their targets are known to be wrong."""
+        train = self.dataset.train
+        if not self.dataset.labels.texts.num_bytes:
+            return False
+        settings = self.config.augment.model_copy(update={"method": "gandalf"})
+        found = agreement(label_points(train.positives, settings, self.seed), train.positives, train.filter_pairs)
+        if found.num_labels < _FEWEST_KNOWN or found.precision >= _LEAST_PRECISION:
+            return True
+        logger.info(
+            "label texts as training points (gandalf) are not tried: of %d labels that are train texts themselves, "
+            "only %.0f%% of the targets would be true",
+            found.num_labels,
+            100 * found.precision,
+        )
+        return False
 
     def _training_set(self, config: Config, rows: NDArray[np.int64] | None) -> TrainingSet:
         """These train texts, or all, with the label texts that the recipe adds."""
