@@ -13,7 +13,7 @@ from unidex.config import Augment
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.distributed import ALONE
-from unidex.errors import ConfigError, UnidexError
+from unidex.errors import UnidexError
 from unidex.pipeline import train
 from unidex.training.choosing import Validation
 from unidex.training.loop import TrainingSet
@@ -73,9 +73,12 @@ def test_auto_says_whether_label_texts_pay(caplog):
     assert model.config.augment.method == chosen
 
 
-def test_auto_needs_a_validation_split():
-    with pytest.raises(ConfigError, match=r"train\.validation"):
-        train(topics(), "auto", settings=[*AUTO, "train.validation=0.0"])
+@pytest.mark.parametrize("setting", ["train.validation=0.0", "train.refit=false"])
+def test_label_texts_are_not_tried_where_nothing_can_be_chosen(setting, caplog):
+    with caplog.at_level(logging.INFO):
+        model = train(topics(), "auto", settings=[*AUTO, setting])
+    assert model.config.augment.method == "none"
+    assert sum("are not tried" in record.getMessage() for record in caplog.records) == 1
 
 
 @pytest.mark.parametrize("self_label", [True, False])

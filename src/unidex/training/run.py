@@ -19,7 +19,7 @@ from unidex.building import build_encoder, build_network, start_classifiers
 from unidex.config import Augment, Config
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
-from unidex.errors import ConfigError, UnidexError
+from unidex.errors import UnidexError
 from unidex.model import Model, label_set
 from unidex.network import Network
 from unidex.training.choosing import Choice, Validation
@@ -55,13 +55,13 @@ class Run:
         folder: Path | None,
         processes: Processes = ALONE,
     ) -> None:
+        if config.augment.method == "auto" and not (config.train.validation > 0 and config.train.refit):
+            logger.info(
+                "label texts as training points (gandalf) are not tried: there is nothing to choose and refit on"
+            )
+            config = _with(config, augment="none")
         self.dataset, self.config, self.seed, self.device, self.folder = dataset, config, seed, device, folder
         self.processes = processes
-        if config.augment.method == "auto" and not (config.train.validation > 0 and config.train.refit):
-            raise ConfigError(
-                "augment.method = 'auto' chooses on a validation split, so train.validation must be above 0 and "
-                "train.refit true, but they are not; set them, or name a method"
-            )
         self._shard = processes.shard(dataset.num_labels)
         torch.manual_seed(seed)
         self._encoder = build_encoder(config, dataset.train.texts, dataset.labels.texts)
@@ -88,7 +88,7 @@ class Run:
             network, choice = self._choose(resume=resume)
             metrics["validation"] = choice.metrics
             metrics["choice"] = {"epochs": choice.epochs, "fusion": choice.fusion, "augment": choice.augment}
-            config = _with(config, epochs=choice.epochs, fusion=choice.fusion, augment=choice.augment)
+            config = _with(config, augment=choice.augment, epochs=choice.epochs, fusion=choice.fusion)
             if config.train.refit:
                 del network
                 network, metrics["training"] = self._train(config, None, "final", resume=resume)
@@ -116,7 +116,7 @@ class Run:
         choices = []
         epochs = -(-config.train.epochs // 2)
         for method in ("none", "gandalf") if self._may_gandalf_pay() else ("none",):
-            trial = _with(config, epochs=epochs, fusion=config.predict.fusion, augment=method)
+            trial = _with(config, augment=method, epochs=epochs)
             phase = f"choosing-{method}"
             network, result = self._train(trial, validation.rows, phase, resume=resume, validation=validation)
             choices.append(validation.choice(network, result["best_epoch"], trial))
@@ -239,12 +239,12 @@ def _restore(encoder: Any, weights: dict[str, torch.Tensor]) -> None:
         encoder.table.weight = weights["table"].clone()
 
 
-def _with(config: Config, *, epochs: int, fusion: float, augment: str) -> Config:
+def _with(config: Config, *, augment: str, epochs: int | None = None, fusion: float | None = None) -> Config:
     return config.model_copy(
         update={
             "augment": config.augment.model_copy(update={"method": augment}),
-            "train": config.train.model_copy(update={"epochs": epochs}),
-            "predict": config.predict.model_copy(update={"fusion": fusion}),
+            "train": config.train.model_copy(update={} if epochs is None else {"epochs": epochs}),
+            "predict": config.predict.model_copy(update={} if fusion is None else {"fusion": fusion}),
         }
     )
 
