@@ -65,12 +65,15 @@ def test_a_validation_without_answers_is_an_error():
 def test_auto_says_whether_label_texts_pay(caplog):
     with caplog.at_level(logging.INFO):
         model = train(topics(filters=True), "auto", settings=AUTO)
-    said = [record.getMessage() for record in caplog.records if "gandalf)" in record.getMessage()]
-    assert len(said) == 1
-    chosen = model.metrics["choice"]["augment"]
-    assert ("do not pay" in said[0]) == (chosen == "none")
-    assert chosen in ("none", "gandalf")
-    assert model.config.augment.method == chosen
+    said = [record.getMessage() for record in caplog.records if "pay" in record.getMessage()]
+    assert len(said) == 2
+    by_dual, by_gandalf = ("does not pay" not in line for line in said)
+    chosen = model.metrics["choice"]
+    assert (chosen["augment"] == "gandalf") == by_gandalf
+    assert (chosen["dual_weight"] == 0) == by_dual
+    assert not (by_dual and by_gandalf)
+    assert model.config.augment.method == chosen["augment"]
+    assert model.config.loss.dual_weight == chosen["dual_weight"]
 
 
 @pytest.mark.parametrize("setting", ["train.validation=0.0", "train.refit=false"])
@@ -147,3 +150,25 @@ def test_agreement_counts_true_targets_beside_the_own_label():
     assert agreement(points, positives, pairs) == Agreement(2, 4, 0.5)
     nothing = sparse.csr_array(pairs.shape, dtype=bool)
     assert agreement(points, positives, nothing) == Agreement(0, 0, 0.0)
+
+
+def test_the_dual_encoders_loss_is_left_out_where_label_texts_say_nothing():
+    """Labels are named by words that no text has: to draw texts towards them is to learn noise."""
+    data = topics(num_labels=30, num_train=300, num_test=0)
+    unrelated = Labels(Texts.of([f"x{number} y{number}" for number in range(30)]))
+    named = Dataset("unrelated", unrelated, data.train)
+    settings = [*AUTO, "augment.method=none", "train.epochs=6"]
+    model = train(named, "auto", settings=settings)
+    assert model.metrics["choice"]["augment"] == "none"
+    plain = train(named, "auto", settings=[*settings, "loss.choose_dual=false"])
+    assert model.metrics["validation"]["P@1"] >= plain.metrics["validation"]["P@1"] - 5
+    assert plain.metrics["choice"]["dual_weight"] == 0.5
+
+
+def test_a_loss_that_does_not_count_changes_nothing_but_the_time():
+    """Without the weight of the dual encoder, the classifier is that of a network without one."""
+    settings = [*QUICK, "loss.dual_weight=0.0", "pool.hard_negatives=0", "pool.batches=random"]
+    both = train(topics(), "unidec", settings=settings)
+    alone = train(topics(), "unidec", settings=[*settings, "heads.dual=false", "predict.mode=classifier"])
+    found, expected = (model.network.classifiers.weight for model in (both, alone))
+    np.testing.assert_allclose(found, expected, atol=1e-6)

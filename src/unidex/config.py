@@ -87,6 +87,10 @@ class Loss(Section):
     classifier_bce: float = Field(0.0, ge=0, description="weight of an additional BCE on the classifier's scores")
     text_to_label: float = Field(0.5, ge=0, le=1, description="1 - weight of the label-to-text direction; 1 is one-way")
     dual_weight: float = Field(0.5, ge=0, le=1, description="weight of the dual encoder's loss beside the classifier's")
+    choose_dual: bool = Field(
+        False,
+        description="try on the validation split whether the classifier is better without the dual encoder's loss",
+    )
     temperature: float = Field(1 / 18, gt=0, description="scores are divided by this in the loss")
     learn_temperature: bool = Field(False, description="learn the temperatures, from the one above")
     log_q: float = Field(

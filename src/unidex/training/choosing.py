@@ -21,7 +21,8 @@ logger = logging.getLogger(__name__)
 
 # More validation texts than this make a choice slower, not better.
 _MOST_TEXTS = 5000
-_FUSIONS = tuple(round(0.1 * tenth, 1) for tenth in range(11))
+# Neither head quite alone: one of weight 0 could not be searched by itself any more, as a new label's neighbours are.
+_FUSIONS = (0.02, *(round(0.1 * tenth, 1) for tenth in range(1, 10)), 0.98)
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Choice:
     Attributes:
         epochs: passes over the texts.
         fusion: weight of the dual encoder.
+        dual_weight: weight of the dual encoder's loss.
         augment: the method of augmentation.
         metrics: of the best trial.
         value: what they were compared by.
@@ -38,6 +40,7 @@ class Choice:
 
     epochs: int
     fusion: float
+    dual_weight: float
     augment: str
     metrics: dict[str, float]
     value: float
@@ -116,7 +119,7 @@ class Validation:
         )
         values = {weight: metric_value(found, metric) for weight, found in scores.items()}
         best = max(values, key=lambda weight: (values[weight], -abs(weight - 0.5)))
-        logger.info("fusion weight %.1f of the dual encoder is best on validation", best)
+        logger.info("fusion weight %g of the dual encoder is best on validation", best)
         return best
 
     def choice(self, network: Network, epochs: int, config: Config) -> Choice:
@@ -125,4 +128,5 @@ class Validation:
         if config.predict.choose_fusion and network.dual is not None and network.classifier is not None:
             fusion = self.best_fusion(network, config.train.metric)
         metrics = self.score(network, fusion)
-        return Choice(epochs, fusion, config.augment.method, metrics, metric_value(metrics, config.train.metric))
+        value = metric_value(metrics, config.train.metric)
+        return Choice(epochs, fusion, config.loss.dual_weight, config.augment.method, metrics, value)

@@ -70,7 +70,7 @@ def objective(
     scales = network.log_scales.exp()
     value = torch.zeros((), device=device)
     num_texts = len(batch.texts)
-    if network.dual is not None:
+    if network.dual is not None and _weighs(config):
         stacked = network.encoder.stack([texts[batch.texts], labels[batch.labels]])
         encoded = network.encoder(stacked, touched, rng)
         encoded, targets = _mixed(encoded, targets, config, rng)
@@ -97,6 +97,11 @@ def objective(
         part = inner_product_loss(text_vectors, label_vectors, scales[1], chosen, loss)
         value = value + part * weight
     return value, touched
+
+
+def _weighs(config: Config) -> bool:
+    """Whether the dual encoder's loss counts; where it does not, label texts need not be encoded."""
+    return config.loss.dual_weight > 0 or not config.heads.classifier or config.augment.mixup == "labels"
 
 
 def _mixed(encoded: Tensor, targets: Targets, config: Config, rng: np.random.Generator) -> tuple[Tensor, Targets]:

@@ -31,6 +31,11 @@ logger = logging.getLogger(__name__)
 # ones. On see-also pages it is above a half, on dependencies of packages 4% (docs/results.md).
 _FEWEST_KNOWN = 100
 _LEAST_PRECISION = 0.2
+# What a trial beside the plain one was about, as the log says it.
+_SAID = {
+    "classifier": "leaving the dual encoder's loss out",
+    "gandalf": "taking label texts as training points (gandalf)",
+}
 
 
 class Run:
@@ -87,8 +92,9 @@ class Run:
         if config.train.validation > 0:
             network, choice = self._choose(resume=resume)
             metrics["validation"] = choice.metrics
-            metrics["choice"] = {"epochs": choice.epochs, "fusion": choice.fusion, "augment": choice.augment}
-            config = _with(config, augment=choice.augment, epochs=choice.epochs, fusion=choice.fusion)
+            chosen = {name: value for name, value in vars(choice).items() if name not in ("metrics", "value")}
+            metrics["choice"] = chosen
+            config = _with(config, **chosen)
             if config.train.refit:
                 del network
                 network, metrics["training"] = self._train(config, None, "final", resume=resume)
@@ -109,28 +115,39 @@ class Run:
         validation = Validation.of(
             self.dataset, config.train.validation, self.seed, self._texts, self._labels, self.processes
         )
-        if config.augment.method != "auto":
+        alternatives = self._alternatives()
+        if len(alternatives) == 1:
+            config = _with(config, **alternatives["plain"])
             network, result = self._train(config, validation.rows, "choosing", resume=resume, validation=validation)
             return network, validation.choice(network, result["best_epoch"], config)
-        # Two trials of half the epochs cost about as much as one of all.
-        choices = []
+        choices = {}
         epochs = -(-config.train.epochs // 2)
-        for method in ("none", "gandalf") if self._may_gandalf_pay() else ("none",):
-            trial = _with(config, augment=method, epochs=epochs)
-            phase = f"choosing-{method}"
+        for name, changes in alternatives.items():
+            trial = _with(config, epochs=epochs, **changes)
+            phase = f"choosing-{name}"
             network, result = self._train(trial, validation.rows, phase, resume=resume, validation=validation)
-            choices.append(validation.choice(network, result["best_epoch"], trial))
-        best = max(choices, key=lambda choice: choice.value)
-        if len(choices) > 1:
-            logger.info(
-                "label texts as training points (gandalf) %s: %s %.2f with them, %.2f without",
-                "pay" if best.augment == "gandalf" else "do not pay",
-                config.train.metric,
-                choices[1].value,
-                choices[0].value,
-            )
+            choices[name] = validation.choice(network, result["best_epoch"], trial)
+        best = max(choices.values(), key=lambda choice: choice.value)
+        plain = choices["plain"].value
+        for name, said in _SAID.items():
+            if name in choices:
+                verdict = "pays" if choices[name] is best else "does not pay"
+                value = choices[name].value
+                logger.info("%s %s: %s %.2f, %.2f otherwise", said, verdict, config.train.metric, value, plain)
         # A trial that was best at its end stands for the whole number of epochs.
         return network, replace(best, epochs=round(config.train.epochs * best.epochs / epochs))
+
+    def _alternatives(self) -> dict[str, dict[str, Any]]:
+        """What is tried on validation, in trials of half the epochs, by name."""
+        config = self.config
+        found: dict[str, dict[str, Any]] = {"plain": {}}
+        if config.loss.choose_dual and config.heads.dual and config.heads.classifier:
+            found["classifier"] = {"dual_weight": 0.0}
+        if config.augment.method == "auto":
+            found = {name: changes | {"augment": "none"} for name, changes in found.items()}
+            if self._may_gandalf_pay():
+                found["gandalf"] = {"augment": "gandalf"}
+        return found
 
     def _may_gandalf_pay(self) -> bool:
         """Whether a trial with label texts is worth its time: not where their targets are known to be wrong."""
@@ -239,20 +256,32 @@ def _restore(encoder: Any, weights: dict[str, torch.Tensor]) -> None:
         encoder.table.weight = weights["table"].clone()
 
 
-def _with(config: Config, *, augment: str, epochs: int | None = None, fusion: float | None = None) -> Config:
-    return config.model_copy(
-        update={
-            "augment": config.augment.model_copy(update={"method": augment}),
-            "train": config.train.model_copy(update={} if epochs is None else {"epochs": epochs}),
-            "predict": config.predict.model_copy(update={} if fusion is None else {"fusion": fusion}),
-        }
-    )
+def _with(
+    config: Config,
+    *,
+    augment: str | None = None,
+    epochs: int | None = None,
+    fusion: float | None = None,
+    dual_weight: float | None = None,
+) -> Config:
+    """The recipe with what was chosen."""
+    chosen: dict[str, dict[str, Any]] = {
+        "augment": {"method": augment},
+        "train": {"epochs": epochs},
+        "predict": {"fusion": fusion},
+        "loss": {"dual_weight": dual_weight},
+    }
+    sections = {
+        name: getattr(config, name).model_copy(update={key: value for key, value in keys.items() if value is not None})
+        for name, keys in chosen.items()
+    }
+    return config.model_copy(update=sections)
 
 
 def read_log(folder: Path) -> str:
     """The log of a run, all phases: a JSON object a line."""
     lines: list[str] = []
-    for phase in ("choosing", "choosing-none", "choosing-gandalf", "final"):
+    for phase in ("choosing", "choosing-plain", "choosing-classifier", "choosing-gandalf", "final"):
         file = folder / phase / "train.jsonl"
         if file.exists():
             records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
