@@ -36,7 +36,7 @@ from unidex.data.options import ReadOptions
 from unidex.pipeline import train
 from unidex.pools.batches import random_batches
 from unidex.pools.pool import Batch, entries_of, make_batch, whole_batch
-from unidex.training import loop
+from unidex.training import batching, loop
 
 LOSSES = {
     "BCE, mean": ["loss.dual=bce", "loss.bce=mean"],
@@ -126,8 +126,8 @@ def watching() -> Iterator[Watched]:
 
     with (
         mock.patch.object(loop.Trainer, "run", timed),
-        mock.patch.object(loop, "make_batch", seen(make_batch)),
-        mock.patch.object(loop, "whole_batch", seen(whole_batch)),
+        mock.patch.object(batching, "make_batch", seen(make_batch)),
+        mock.patch.object(batching, "whole_batch", seen(whole_batch)),
     ):
         yield watched
 

@@ -15,8 +15,8 @@ from unidex.data.texts import Texts
 from unidex.distributed import ALONE
 from unidex.errors import UnidexError
 from unidex.pipeline import train
+from unidex.training.batching import TrainingSet
 from unidex.training.choosing import Validation
-from unidex.training.loop import TrainingSet
 from unidex.training.run import with_label_points
 
 AUTO = [*QUICK, "train.validate_every=1", "train.epochs=4", "train.validation=0.2", "features.min_df=1"]

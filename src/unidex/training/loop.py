@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
 
 from unidex import progress
@@ -25,10 +23,9 @@ from unidex.errors import UnidexError
 from unidex.evaluating import metric_value
 from unidex.labels.rows import RowTable
 from unidex.network import Network
-from unidex.pools.batches import clustered_batches, num_clusters, random_batches
-from unidex.pools.negatives import mine_negatives
-from unidex.pools.pool import Batch, log_inclusion, make_batch, whole_batch
+from unidex.pools.pool import log_inclusion
 from unidex.training import checkpoint
+from unidex.training.batching import STEP, Batching, TrainingSet
 from unidex.training.log import TrainingLog
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers
@@ -39,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 Ids = NDArray[np.int64]
 
-# What a random choice is for; part of its seed, so that no two draw the same numbers.
-_BATCHES, _CLUSTERS, _STEP = range(3)
 _LOG_EVERY = 10
 
 
@@ -48,23 +43,6 @@ class TrainingStoppedError(UnidexError):
     """A signal asked the run to end; the checkpoint is written."""
 
     exit_code = 130
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingSet:
-    """What is trained on.
-
-    Attributes:
-        texts: prepared texts.
-        labels: prepared label texts.
-        positives: texts x labels, targets in (0, 1].
-        filter_pairs: texts x labels, neither positives nor negatives.
-    """
-
-    texts: Any
-    labels: Any
-    positives: sparse.csr_array
-    filter_pairs: sparse.csr_array
 
 
 class Trainer:
@@ -94,28 +72,17 @@ class Trainer:
         self.network, self.data, self.config, self.seed, self.folder = network, data, config, seed, folder
         self.processes = processes
         self._validate = validate
-        # Texts without a positive teach nothing.
-        self._rows = np.flatnonzero(np.diff(data.positives.indptr))
-        if len(self._rows) == 0:
-            raise UnidexError("training needs at least one text with a label, but there is none")
-        pool = config.pool
-        num_texts = len(self._rows)
-        random_count = len(random_batches(num_texts, config.train.batch_size, np.random.default_rng(0)))
-        clustered = pool.batches == "clustered" and pool.start < config.train.epochs
-        clustered_count = num_clusters(num_texts, config.train.batch_size) if clustered else 0
-        num_random = min(pool.start, config.train.epochs) if clustered else config.train.epochs
-        self.num_steps = num_random * random_count + (config.train.epochs - num_random) * clustered_count
+        self._batching = Batching(data, config, seed, processes)
+        self.num_steps = self._batching.num_steps
         self.optimisers = Optimisers(network, config, self.num_steps, processes)
         self._log_q: Tensor | None = None
         if config.loss.log_q:
-            log_q = log_inclusion(data.positives, config.train.batch_size, pool.positives)
+            log_q = log_inclusion(data.positives, config.train.batch_size, config.pool.positives)
             self._log_q = torch.from_numpy(log_q).to(network.device) * config.loss.log_q
         self._wide: WideStep | None = None
-        if processes.size > 1 or pool.labels == "all" or config.train.chunk:
+        if processes.size > 1 or config.pool.labels == "all" or config.train.chunk:
             self._wide = WideStep(network, data.texts, data.labels, config, processes, self._log_q, self._move_rows)
         self.epoch = self.batch = self.step = 0
-        self._clusters: list[Ids] | None = None
-        self._shortlist: Ids | None = None
         self._best: dict[str, Tensor] | None = None
         self._best_value = -np.inf
         self._best_epoch = 0
@@ -163,8 +130,8 @@ class Trainer:
 
     def _run_epoch(self, advance: progress.Advance) -> None:
         if self.batch == 0:
-            self._refresh()
-        batches = self._batches()
+            self._batching.refresh(self.network, self.epoch)
+        batches = self._batching.batches(self.epoch)
         total = torch.tensor(self._total, device=self.network.device)
         started, texts_before = time.monotonic(), self._seen
         self.network.train()
@@ -198,9 +165,9 @@ class Trainer:
         self._total = 0.0
 
     def _step(self, rows: Ids, number: int) -> Tensor:
-        rng = np.random.default_rng([self.seed, _STEP, self.epoch, number])
+        rng = np.random.default_rng([self.seed, STEP, self.epoch, number])
         torch.manual_seed(int(rng.integers(2**63)))
-        batch = self._batch_of(rows, rng)
+        batch = self._batching.batch(rows, rng)
         self._seen += len(batch.texts)
         if self._wide is not None:
             value, touched = self._wide(batch, rng)
@@ -212,21 +179,6 @@ class Trainer:
         self.optimisers.step(touched, self.step)
         return value.detach()
 
-    def _batch_of(self, rows: Ids, rng: np.random.Generator) -> Batch:
-        pool = self.config.pool
-        if pool.labels == "all":
-            return whole_batch(self.data.positives, self.data.filter_pairs, rows)
-        return make_batch(
-            self.data.positives,
-            self.data.filter_pairs,
-            rows,
-            num_positives=pool.positives,
-            num_negatives=pool.hard_negatives,
-            size=pool.size,
-            shortlist=self._shortlist,
-            rng=rng,
-        )
-
     def _move_rows(self, table: RowTable, rows: slice, gradient: Tensor) -> None:
         self.optimisers.step_rows(table, rows, gradient, self.step)
 
@@ -237,43 +189,6 @@ class Trainer:
                 "lower the learning rates (train.lr_encoder, train.lr_heads, train.lr_classifier)"
                 + (" or switch encoder.autocast off" if self.config.encoder.autocast != "off" else "")
             )
-
-    def _refresh(self) -> None:
-        """Cluster the texts and mine negatives, where it is time for that."""
-        pool = self.config.pool
-        since = self.epoch - pool.start
-        mines = pool.hard_negatives > 0 and pool.labels == "picked"
-        wants = pool.batches == "clustered" or mines
-        if not wants or since < 0 or since % pool.refresh_every:
-            return
-        self.network.eval()
-        texts = self.network.text_vectors(self.data.texts, self.processes)
-        vectors = texts.dual if texts.dual is not None else texts.classifier
-        assert vectors is not None
-        if pool.batches == "clustered":
-            rng = np.random.default_rng([self.seed, _CLUSTERS, self.epoch])
-            chosen = vectors[torch.from_numpy(self._rows).to(vectors.device)]
-            groups = clustered_batches(chosen, self.config.train.batch_size, rng)
-            self._clusters = [self._rows[group] for group in groups]
-        if mines:
-            shard = self.processes.shard(self.data.labels.shape[0])
-            labels = self.network.label_vectors(self.data.labels[shard])
-            label_vectors = labels.dual if labels.dual is not None else labels.classifier
-            assert label_vectors is not None
-            self._shortlist = mine_negatives(
-                vectors,
-                label_vectors,
-                self.data.positives,
-                self.data.filter_pairs,
-                pool.hard_negatives * pool.refresh_every,
-                self.processes,
-            )
-
-    def _batches(self) -> list[Ids]:
-        rng = np.random.default_rng([self.seed, _BATCHES, self.epoch])
-        if self._clusters is None:
-            return [self._rows[batch] for batch in random_batches(len(self._rows), self.config.train.batch_size, rng)]
-        return [self._clusters[number] for number in rng.permutation(len(self._clusters))]
 
     def _validate_now(self) -> None:
         if self._validate is None:
@@ -305,11 +220,7 @@ class Trainer:
         tensors = self._network_state() | {f"optimiser.{k}": v for k, v in self.optimisers.state().items()}
         if self._best is not None:
             tensors |= {f"best.{name}": value for name, value in self._best.items()}
-        if self._shortlist is not None:
-            tensors["shortlist"] = torch.from_numpy(self._shortlist)
-        if self._clusters is not None:
-            tensors["clusters"] = torch.from_numpy(np.concatenate(self._clusters))
-            tensors["cluster_sizes"] = torch.tensor([len(group) for group in self._clusters])
+        tensors |= self._batching.state()
         state = {
             "epoch": self.epoch,
             "batch": self.batch,
@@ -345,11 +256,7 @@ class Trainer:
         self._best_value = -np.inf if state["best_value"] is None else state["best_value"]
         self._best_epoch = state["best_epoch"]
         self._validations_without_gain = state["validations_without_gain"]
-        if "shortlist" in tensors:
-            self._shortlist = tensors["shortlist"].numpy()
-        if "clusters" in tensors:
-            ends = np.cumsum(tensors["cluster_sizes"].numpy())
-            self._clusters = np.split(tensors["clusters"].numpy(), ends[:-1])
+        self._batching.load(tensors)
         self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]
         self._total = state["total"]
         self._log.keep_until(self.step)

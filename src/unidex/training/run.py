@@ -22,8 +22,9 @@ from unidex.distributed import ALONE, Processes
 from unidex.errors import UnidexError
 from unidex.model import Model, label_set
 from unidex.network import Network
+from unidex.training.batching import TrainingSet
 from unidex.training.choosing import Choice, Validation
-from unidex.training.loop import Trainer, TrainingSet
+from unidex.training.loop import Trainer
 
 logger = logging.getLogger(__name__)
 
