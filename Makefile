@@ -7,7 +7,7 @@ DEMO := runs/hpo-demo
 # Threads that wait for each other by spinning slow down everything on a small machine.
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: install demo test check format clean
+.PHONY: install demo test check format bench clean
 
 install: $(STAMP)
 
@@ -36,6 +36,19 @@ check: install
 format: install
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
+
+# What there is to measure; with DATA, unidex beside its peers: tables on standard output, picture and JSON in BENCH.
+# PEERS is the folder with an environment a peer, SCRIPTS the one with the scripts that run them.
+BENCH := runs/peers
+bench: install
+ifdef DATA
+	mkdir -p $(BENCH)
+	$(BIN)/python benchmarks/peers.py $(DATA) $(if $(PEERS),--peers $(PEERS) --peers-scripts $(SCRIPTS)) \
+		$(if $(SYSTEMS),--systems $(SYSTEMS)) --keep $(BENCH) --json $(BENCH)/results.json --picture $(BENCH)/results.svg
+else
+	@grep -l '^if __name__' benchmarks/*.py | while read -r file; do echo "$(BIN)/python $$file"; sed -n '1s/^"*/    /p' $$file; done
+	@echo 'make bench DATA="FOLDER FOLDER:title" PEERS=ENVIRONMENTS SCRIPTS=SCRIPTS runs benchmarks/peers.py; without PEERS, unidex alone.'
+endif
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist runs

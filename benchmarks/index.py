@@ -1,8 +1,9 @@
-"""Speed and recall of the indexes on synthetic clustered label vectors.
+"""Speed and recall of the indexes on synthetic clustered label vectors, or on your own.
 
-    python benchmarks/index.py kinds          exact against hnsw: build seconds, queries a second, recall
+    python benchmarks/index.py kinds          the kinds against each other: build seconds, queries a second, recall
+    python benchmarks/index.py kinds --vectors FILE     the same on the arrays `labels` and `queries` of a .npz file
     python benchmarks/index.py cut            exact: share of the time outside the choice of the best, for three ways
-    python benchmarks/index.py norms          hnsw on vectors of unequal norm: inner product against its reduction to L2
+    python benchmarks/index.py norms          vectors of unequal norm: hnsw, its reduction to L2, pq
 
 Rates are wall-clock, the best of a few rounds: run it on an idle machine. The processor's own milliseconds stand beside
 them; with ``--threads 1`` they hold on a busy machine too.
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import faiss
@@ -73,24 +75,34 @@ def recall(found: TopK, wanted: TopK) -> float:
     return float((found.ids[:, :, None] == wanted.ids[:, None, :]).any(axis=1).mean())
 
 
-def kinds(sizes: list[int], dim: int, k: int, settings: dict[str, Any]) -> None:
-    print(
-        f"| labels x {dim} | index | build s (CPU s) | queries/s | CPU ms a query | one query ms (CPU) | recall@{k} |"
-    )
-    print("|---|---|---|---|---|---|---|")
-    for num_labels in sizes:
-        vectors, texts = clustered(num_labels, dim)
-        built: dict[str, index_layer.Index] = {}
-        for kind, chosen in (("exact", {}), ("hnsw", settings)):
-            build = timed(partial(_keep, built, kind, vectors, chosen), rounds=1)
+def kinds(problems: Iterable[tuple[Array, Array]], k: int, chosen: dict[str, dict[str, Any]]) -> None:
+    for number, (vectors, texts) in enumerate(problems):
+        num_labels, dim = vectors.shape
+        if number == 0:
+            print(
+                f"| labels x {dim} | index | build s (CPU s) | queries/s | CPU ms a query "
+                f"| one query ms (CPU) | recall@{k} |"
+            )
+            print("|---|---|---|---|---|---|---|")
+        wanted = index_layer.build("exact", vectors).search(texts, k)
+        for kind, settings in chosen.items():
+            built: dict[str, index_layer.Index] = {}
+            build = timed(partial(_keep, built, kind, vectors, settings), rounds=1)
             wall, processor = timed(partial(built[kind].search, texts, k))
             one = timed(partial(built[kind].search, texts[:1], k), rounds=20)
-            share = recall(built[kind].search(texts, k), built["exact"].search(texts, k))
+            share = recall(built[kind].search(texts, k), wanted)
             print(
-                f"| {num_labels} | {kind} | {build[0]:.1f} ({build[1]:.1f}) | {NUM_TEXTS / wall:.0f} "
-                f"| {1000 * processor / NUM_TEXTS:.3f} | {1000 * one[0]:.2f} ({1000 * one[1]:.2f}) | {share:.4f} |",
+                f"| {num_labels} | {kind} | {build[0]:.1f} ({build[1]:.1f}) | {len(texts) / wall:.0f} "
+                f"| {1000 * processor / len(texts):.3f} | {1000 * one[0]:.2f} ({1000 * one[1]:.2f}) | {share:.4f} |",
                 flush=True,
             )
+
+
+def saved(file: Path) -> tuple[Array, Array]:
+    """Label vectors and the first text vectors of a file."""
+    arrays = np.load(file, allow_pickle=False)
+    labels, queries = (np.ascontiguousarray(arrays[name], dtype=np.float32) for name in ("labels", "queries"))
+    return labels, queries[:NUM_TEXTS]
 
 
 def _keep(built: dict[str, index_layer.Index], kind: str, vectors: Array, settings: dict[str, Any]) -> None:
@@ -134,8 +146,8 @@ def cut(sizes: list[int], dim: int) -> None:
 
 
 def norms(num_labels: int, dim: int, k: int) -> None:
-    print(f"| norms of {num_labels} x {dim} | inner product, recall@{k} | reduced to L2, recall@{k} |")
-    print("|---|---|---|")
+    print(f"| norms of {num_labels} x {dim}; recall@{k} of | hnsw | hnsw, reduced to L2 | pq | pq, 128 lists |")
+    print("|---|---|---|---|---|")
     vectors, texts = clustered(num_labels, dim)
     rng = np.random.default_rng(1)
     cases = {f"log-normal, {spread}": vectors * np.exp(spread * rng.standard_normal((num_labels, 1), dtype=np.float32))
@@ -154,9 +166,9 @@ def norms(num_labels: int, dim: int, k: int) -> None:
         reduced.hnsw.efConstruction, reduced.hnsw.efSearch = 200, 128
         reduced.add(longer)
         distances, ids = reduced.search(np.pad(queries, ((0, 0), (0, 1))), k)
-        print(
-            f"| {name} | {recall(plain, wanted):.3f} | {recall(TopK.rank(ids, -distances), wanted):.3f} |", flush=True
-        )
+        answers = [plain, TopK.rank(ids, -distances)]
+        answers += [index_layer.build("pq", labels, lists=lists).search(queries, k) for lists in (1, 128)]
+        print(f"| {name} | {' | '.join(f'{recall(answer, wanted):.3f}' for answer in answers)} |", flush=True)
 
 
 def main() -> None:
@@ -166,15 +178,23 @@ def main() -> None:
     parser.add_argument("--dim", type=int, help="numbers a vector")
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--kinds", nargs="+", choices=sorted(index_layer.KINDS), default=sorted(index_layer.KINDS))
+    parser.add_argument("--vectors", type=Path, help="kinds: a .npz file with the arrays `labels` and `queries`")
     parser.add_argument("--m", type=int, help="hnsw: links a label")
     parser.add_argument("--ef-construction", type=int, help="hnsw: candidates looked at when a label is linked")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     faiss.omp_set_num_threads(given.threads)
     if given.what == "kinds":
-        chosen = {"m": given.m, "ef_construction": given.ef_construction}
-        settings = {name: value for name, value in chosen.items() if value is not None}
-        kinds(given.labels or [24_000, 165_000, 1_000_000], given.dim or 128, given.k, settings)
+        links = {"m": given.m, "ef_construction": given.ef_construction}
+        settings = {"hnsw": {name: value for name, value in links.items() if value is not None}}
+        sizes = given.labels or [24_000, 165_000, 1_000_000]
+        problems = (clustered(size, given.dim or 128) for size in sizes)
+        kinds(
+            [saved(given.vectors)] if given.vectors else problems,
+            given.k,
+            {kind: settings.get(kind, {}) for kind in given.kinds},
+        )
     elif given.what == "cut":
         cut(given.labels or [24_000, 165_000], given.dim or 512)
     else:

@@ -144,15 +144,18 @@ def test_twenty_steps_agree_with_one_process(processes, alone, tmp_path):
 
 
 def test_the_steps_that_are_compared_move_the_parameters(alone):
-    from unidex.building import build_encoder
+    from unidex.building import build_encoder, build_network
     from unidex.config import load
 
     data = distributed_steps.problem()
     for name, found in alone.items():
         config = load(distributed_steps.recipe_of(name), distributed_steps.settings_of(name))
         torch.manual_seed(3)
-        before = build_encoder(config, data.train.texts, data.labels.texts).table.weight
-        assert (found["features"] - before).abs().max() > 0.01, name
+        encoder = build_encoder(config, data.train.texts, data.labels.texts)
+        before = build_network(config, encoder, data.num_labels).tables()
+        assert ("classifier_features" in before) == name.endswith("-apart")
+        for table in before.keys() & {"features", "classifier_features"}:
+            assert (found[table] - before[table].weight).abs().max() > 0.01, (name, table)
 
 
 SETTINGS = [

@@ -13,7 +13,8 @@ from unidex import index as index_layer
 from unidex.errors import ConfigError, ModelError
 from unidex.index import exact
 from unidex.index.exact import ExactIndex, RunningTopK, search_exact
-from unidex.index.hnsw import HnswIndex, _threads, build_threads
+from unidex.index.faiss_library import threads
+from unidex.index.hnsw import HnswIndex, build_threads
 
 kinds = pytest.mark.parametrize("kind", sorted(index_layer.KINDS))
 
@@ -174,7 +175,7 @@ def test_an_empty_index_is_saved_and_loaded(kind, tmp_path):
 
 @kinds
 def test_manifest_tells_kind_size_and_settings(kind, tmp_path):
-    chosen = {"m": 8} if kind == "hnsw" else {}
+    chosen = {"exact": {}, "hnsw": {"m": 8}, "pq": {"probes": 8}}[kind]
     index_layer.build(kind, np.eye(3, dtype=np.float32), **chosen).save(tmp_path / "index")
     manifest = json.loads((tmp_path / "index" / "manifest.json").read_text())
     assert (manifest["kind"], manifest["num_ids"], manifest["dim"]) == (kind, 3, 3)
@@ -230,7 +231,7 @@ def test_damaged_folders_are_refused(kind, tmp_path):
     with pytest.raises(ModelError, match="must have format 1, but has 99"):
         index_layer.load(folder)
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    data = folder / {"exact": "vectors.npy", "hnsw": "graph.faiss"}[kind]
+    data = folder / {"exact": "vectors.npy", "hnsw": "graph.faiss", "pq": "vectors.npy"}[kind]
     data.write_bytes(data.read_bytes()[:50])
     with pytest.raises(ModelError, match="build the index again"):
         index_layer.load(folder)
@@ -253,7 +254,7 @@ def test_unknown_settings_are_refused(kind):
 
 
 def test_unknown_kinds_are_refused():
-    with pytest.raises(ConfigError, match="must be one of exact, hnsw, but is 'annoy'"):
+    with pytest.raises(ConfigError, match="must be one of exact, hnsw, pq, but is 'annoy'"):
         index_layer.build("annoy", np.eye(3, dtype=np.float32))
 
 
@@ -410,9 +411,9 @@ def test_hnsw_finds_what_exact_finds(spread):
 @pytest.mark.parametrize("num_threads", [1, 4])
 def test_hnsw_is_the_same_graph_whatever_the_number_of_threads(tmp_path, num_threads):
     vectors = two_halves(3000, 32)
-    with _threads(2):
+    with threads(2):
         index_layer.build("hnsw", vectors, m=8, ef_construction=40).save(tmp_path / "first")
-    with _threads(num_threads):
+    with threads(num_threads):
         index_layer.build("hnsw", vectors, m=8, ef_construction=40).save(tmp_path / "second")
     assert (tmp_path / "first" / "graph.faiss").read_bytes() == (tmp_path / "second" / "graph.faiss").read_bytes()
 
@@ -427,7 +428,7 @@ def test_the_number_of_threads_is_put_back():
     import faiss
 
     before = faiss.omp_get_max_threads()
-    with _threads(before + 1):
+    with threads(before + 1):
         assert faiss.omp_get_max_threads() == before + 1
     assert faiss.omp_get_max_threads() == before
 

@@ -17,7 +17,7 @@ LAYERS = [
     {"data"},
     {"metrics", "losses"},
     {"encoders", "labels", "index", "augment"},
-    {"pools", "predictions"},
+    {"pools", "predictions", "nearest", "neighbours"},
     {"network"},
     {"building", "evaluating"},
     {"model"},

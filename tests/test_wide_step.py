@@ -59,6 +59,8 @@ def assert_equal(first, second):
         ("unidec", ["loss.dual=one-positive", "loss.classifier=soft-top-k", "loss.k=1"]),
         ("depsl", ["heads.dual_normalised=false", "loss.temperature=1.0", "loss.dual=soft-top-k", "loss.k=0"]),
         ("renee", ["pool.labels=picked"]),
+        ("unidec", ["heads.shared_encoder=false"]),
+        ("unidec", ["heads.shared_encoder=false", "heads.projection=true", "loss.dual_weight=0.3", "loss.log_q=0.7"]),
     ],
 )
 def test_chunks_and_blocks_equal_one_graph(recipe, changes, chunk):

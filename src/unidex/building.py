@@ -21,6 +21,8 @@ from unidex.network import Network
 
 # Rows of a table that share a seed.
 _SEEDED = 4096
+# Added to the seed for the classifier's own encoder: drawn with the seed itself, it would be the dual encoder again.
+_OWN_ENCODER = 0x2545F4914F6CDD1D
 
 
 def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> Any:
@@ -28,6 +30,8 @@ def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[st
 
     Where encoder.path is a model folder of ours, its encoder is taken, vocabulary and all.
     """
+    # Refused here already: to count the features of many texts takes a while.
+    encoders_apart(config)
     folder = Path(config.encoder.path)
     if config.encoder.path and (folder / "config.toml").is_file() and (folder / "encoder.safetensors").is_file():
         return _encoder_of_model(config, folder)
@@ -82,6 +86,27 @@ def load_encoder(config: Config, folder: Path) -> Any:
     return _bag(config, Features.load(folder))
 
 
+def encoders_apart(config: Config) -> bool:
+    """Whether the classifier has an encoder of its own; a recipe where it cannot have one is refused.
+
+    With one head there is nothing to share, and heads.shared_encoder says nothing.
+    """
+    heads = config.heads
+    if heads.shared_encoder or not (heads.dual and heads.classifier):
+        return False
+    unfit = None
+    if config.encoder.kind != "bag":
+        unfit = f"encoder.kind = {config.encoder.kind!r}"
+    elif config.augment.mixup != "none":
+        unfit = f"augment.mixup = {config.augment.mixup!r}, which mixes vectors that both heads read"
+    if unfit is not None:
+        raise ConfigError(
+            "an encoder of the classifier's own (heads.shared_encoder = false) needs encoder.kind = 'bag' and "
+            f"augment.mixup = 'none', but this recipe has {unfit}; set heads.shared_encoder=true or change that"
+        )
+    return True
+
+
 def build_network(config: Config, encoder: Any, labels: slice | int, device: torch.device | str = "cpu") -> Network:
     """A network before training, with classifiers for so many labels or for a shard of them. The caller seeds torch."""
     heads = config.heads
@@ -97,6 +122,7 @@ def build_network(config: Config, encoder: Any, labels: slice | int, device: tor
         # Unit length on average where they are trained as unit vectors, else small (as the paper's Xavier start is).
         scale = 0.0 if heads.classifier_start == "zero" else 1.0 if heads.classifier_normalised else 0.02
         table = RowTable((random_rows(rows, dim) * (scale / dim**0.5)).to(device))
+    own = _own_encoder(config, encoder) if encoders_apart(config) else None
     network = Network(
         encoder,
         dual,
@@ -104,10 +130,27 @@ def build_network(config: Config, encoder: Any, labels: slice | int, device: tor
         table,
         temperature=config.loss.temperature,
         learn_temperature=config.loss.learn_temperature,
+        classifier_encoder=own,
     )
-    if config.encoder.kind == "bag":
-        encoder.table.weight = encoder.table.weight.to(device)
+    for bag in (encoder, own):
+        if isinstance(bag, BagEncoder):
+            bag.table.weight = bag.table.weight.to(device)
     return network.to(device)
+
+
+def _own_encoder(config: Config, encoder: BagEncoder) -> BagEncoder:
+    """An encoder of the same features for the classifier alone.
+
+    It begins at random vectors of its own, so that rare features, which keep much of their start, do not err alike in
+    both heads. Where the dual encoder has begun from given vectors (encoder.path), it begins from the same.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed((torch.initial_seed() + _OWN_ENCODER) % 2**63)
+        own = _bag(config, encoder.features)
+    if config.encoder.path:
+        own.table.weight = encoder.table.weight.clone()
+        own.load_state_dict(encoder.state_dict())
+    return own
 
 
 def random_rows(rows: slice, dim: int) -> torch.Tensor:

@@ -65,6 +65,11 @@ class Heads(Section):
 
     dual: bool = Field(True, description="score a text with the vector of the label's text")
     classifier: bool = Field(True, description="score a text with a free vector of the label")
+    shared_encoder: bool = Field(
+        True,
+        description="both heads score vectors of one encoder; false gives the classifier an encoder of its own, with "
+        "the same features (bag only)",
+    )
     dim: int = Field(256, ge=1, description="dimension of each head")
     projection: bool = Field(True, description="tanh and linear layers of the paper before the scores")
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the heads")
@@ -171,7 +176,7 @@ class Predict(Section):
     mode: Literal["both", "dual", "classifier"] = Field("both", description="the heads that are searched")
     fusion: float = Field(0.5, ge=0, le=1, description="weight of the dual encoder against the classifier")
     choose_fusion: bool = Field(False, description="choose the fusion weight on the validation split")
-    index: Literal["exact", "hnsw"] = Field("exact", description="how labels are searched")
+    index: Literal["exact", "hnsw", "pq"] = Field("exact", description="how labels are searched")
 
 
 class Config(Section):

@@ -32,6 +32,8 @@ Mode = Literal["both", "dual", "classifier"]
 # A new label has no classifier of its own: it takes the mean of those of so many labels whose texts are nearest.
 _NEIGHBOURS = 5
 _BLOCK = 1024
+# Row tables that are saved with the encoder's dense weights.
+_ENCODER_TABLES = ("features", "classifier_features")
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +196,7 @@ class Model:
         (folder / "config.toml").write_text(self.config.as_toml(), encoding="utf-8")
         tables = self.network.tables()
         dense = {name: tensor.contiguous() for name, tensor in self.network.state_dict().items()}
-        if "features" in tables:
-            dense["features"] = tables["features"].weight.contiguous()
+        dense |= {name: tables[name].weight.contiguous() for name in _ENCODER_TABLES if name in tables}
         save_file(dense, folder / "encoder.safetensors")
         if "classifiers" in tables:
             save_file({"classifiers": tables["classifiers"].weight.contiguous()}, folder / "classifier.safetensors")
@@ -231,8 +232,10 @@ class Model:
         encoder = load_encoder(config, folder / "encoder")
         # One label: the table is replaced at once by the saved one.
         network = build_network(config, encoder, 1, device)
-        if "features" in dense:
-            encoder.table.weight = dense.pop("features")
+        tables = network.tables()
+        for name in _ENCODER_TABLES:
+            if name in tables:
+                tables[name].weight = dense.pop(name)
         if network.classifiers is not None:
             network.classifiers.weight = rows["classifiers"]
         network.load_state_dict(dense)

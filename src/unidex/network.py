@@ -1,4 +1,4 @@
-"""The network: an encoder, its heads and the classifiers, for training and for search.
+"""The network: an encoder or two, the heads and the classifiers, for training and for search.
 
 Shapes: N texts or labels, D dimensions of a head.
 """
@@ -67,9 +67,16 @@ class Vectors:
 
 
 class Network(nn.Module):
-    """Encoder, heads, classifiers and temperatures."""
+    """Encoder, heads, classifiers and temperatures.
 
-    encoder: Any  # an Encoder that is a Module: attributes of modules have no types of their own
+    Attributes:
+        encoder: of the dual encoder, and of the classifier unless that has its own.
+        classifier_encoder: the classifier's own, which reads what ``encoder`` has prepared; None where both share one.
+    """
+
+    # Encoders that are Modules: attributes of modules have no types of their own.
+    encoder: Any
+    classifier_encoder: Any
 
     def __init__(
         self,
@@ -80,9 +87,11 @@ class Network(nn.Module):
         *,
         temperature: float,
         learn_temperature: bool = False,
+        classifier_encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
+        self.classifier_encoder = classifier_encoder
         self.dual = dual
         self.classifier = classifier
         self.classifiers = classifiers
@@ -97,14 +106,21 @@ class Network(nn.Module):
 
     def tables(self) -> dict[str, RowTable]:
         """The row tables by name."""
-        found = {"classifiers": self.classifiers, "features": getattr(self.encoder, "table", None)}
+        found = {
+            "classifiers": self.classifiers,
+            "features": getattr(self.encoder, "table", None),
+            "classifier_features": getattr(self.classifier_encoder, "table", None),
+        }
         return {name: table for name, table in found.items() if table is not None}
 
     @torch.no_grad()
     def encode(self, prepared: Any) -> Tensor:
-        """Encoder vectors of prepared texts, without a graph."""
-        blocks = [self.encoder(prepared[start : start + BLOCK]) for start in range(0, prepared.shape[0], BLOCK)]
-        return torch.cat(blocks) if blocks else torch.empty(0, self.encoder.dim, device=self.device)
+        """Encoder vectors of prepared texts, without a graph; the dual encoder's where the heads do not share one."""
+        return self._encoded(self.encoder, prepared)
+
+    def _encoded(self, encoder: Any, prepared: Any) -> Tensor:
+        blocks = [encoder(prepared[start : start + BLOCK]) for start in range(0, prepared.shape[0], BLOCK)]
+        return torch.cat(blocks) if blocks else torch.empty(0, encoder.dim, device=self.device)
 
     @torch.no_grad()
     def text_vectors(self, prepared: Any, processes: Processes = ALONE) -> Vectors:
@@ -113,8 +129,11 @@ class Network(nn.Module):
             own = self.text_vectors(prepared[processes.part(prepared.shape[0])])
             return Vectors(*(None if part is None else processes.gather(part) for part in (own.dual, own.classifier)))
         encoded = self.encode(prepared)
+        dual = None if self.dual is None else self.dual(encoded)
+        if self.classifier_encoder is not None:
+            encoded = self._encoded(self.classifier_encoder, prepared)
         classifier = None if self.classifier is None else self.classifier.as_searched(self.classifier(encoded))
-        return Vectors(None if self.dual is None else self.dual(encoded), classifier)
+        return Vectors(dual, classifier)
 
     @torch.no_grad()
     def label_vectors(self, prepared: Any) -> Vectors:

@@ -25,7 +25,11 @@ from unidex.topk import TopK
 if TYPE_CHECKING:
     from torch import Tensor
 
-KINDS = {"exact": "unidex.index.exact:ExactIndex", "hnsw": "unidex.index.hnsw:HnswIndex"}
+KINDS = {
+    "exact": "unidex.index.exact:ExactIndex",
+    "hnsw": "unidex.index.hnsw:HnswIndex",
+    "pq": "unidex.index.pq:PqIndex",
+}
 FORMAT = 1
 _MANIFEST = "manifest.json"
 _CHECKED_AT_ONCE = 1 << 22  # numbers looked at in one go, so that a mapped file is never read whole

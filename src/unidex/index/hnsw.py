@@ -10,10 +10,7 @@ Shapes: B texts, L labels, D dimensions, K places.
 
 from __future__ import annotations
 
-import importlib
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unidex.errors import ConfigError, ModelError
 from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, load_array, read_manifest, saved_folder
+from unidex.index.faiss_library import as_array, library, stored_vectors, threads
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
@@ -75,7 +73,7 @@ class HnswIndex:
     @classmethod
     def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Self:
         """An index over these vectors, which are copied; ``settings`` are those of ``HnswSettings``."""
-        faiss = _faiss()
+        faiss = library()
 
         chosen = HnswSettings(**settings)
         check_vectors(vectors_LD, "label vectors")
@@ -88,7 +86,7 @@ class HnswIndex:
     @classmethod
     def load(cls, folder: Path) -> Self:
         """The index that ``save`` wrote."""
-        faiss = _faiss()
+        faiss = library()
 
         folder = Path(folder)
         manifest = read_manifest(folder, "hnsw")
@@ -110,7 +108,7 @@ class HnswIndex:
 
     def save(self, folder: Path) -> None:
         """Write ``manifest.json``, ``graph.faiss`` (vectors and links) and ``removed.npy``."""
-        faiss = _faiss()
+        faiss = library()
 
         manifest = {"kind": "hnsw", "num_ids": self.num_ids, "dim": self.dim, "settings": asdict(self._settings)}
         with saved_folder(folder, manifest) as new:
@@ -145,11 +143,11 @@ class HnswIndex:
         Where the graph finds fewer labels than there are, the text is searched exactly, so that places stay empty only
         for want of labels.
         """
-        faiss = _faiss()
+        faiss = library()
 
         check_k(k)
         check_vectors(queries_BD, "text vectors", self.dim)
-        queries = _as_array(queries_BD)
+        queries = as_array(queries_BD)
         hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
         num_visible = self.num_ids if hidden is None else int(np.count_nonzero(~hidden))
         if num_visible <= max(k, EXACT_BELOW * self.num_ids) or len(queries) == 0:
@@ -181,17 +179,14 @@ class HnswIndex:
         self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
 
     def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
-        with _threads(build_threads(_faiss().__version__, self._settings.deterministic)):
+        with threads(build_threads(library().__version__, self._settings.deterministic)):
             for start in range(0, len(vectors), ADDED_AT_ONCE):
-                self._graph.add(_as_array(vectors[start : start + ADDED_AT_ONCE]))
+                self._graph.add(as_array(vectors[start : start + ADDED_AT_ONCE]))
 
     def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:
         from unidex.index.exact import search_exact
 
-        faiss = _faiss()
-        # The vectors as faiss stores them, not a copy.
-        storage = faiss.downcast_index(self._graph.storage)
-        vectors = faiss.rev_swig_ptr(storage.get_xb(), self.num_ids * self.dim).reshape(self.num_ids, self.dim)
+        vectors = stored_vectors(library().downcast_index(self._graph.storage))
         forbidden = None if hidden is None else np.flatnonzero(hidden)
         return search_exact(queries, vectors, k, forbidden=forbidden)
 
@@ -204,28 +199,3 @@ def build_threads(faiss_version: str, deterministic: bool) -> int | None:
     """
     version = tuple(int(part) for part in re.findall(r"\d+", faiss_version)[:3])
     return 1 if deterministic and version < DETERMINISTIC_SINCE else None
-
-
-def _faiss() -> Any:
-    """The library, imported when wanted. Its stubs leave out what its Python layer adds, hence Any."""
-    return importlib.import_module("faiss")
-
-
-@contextmanager
-def _threads(number: int | None) -> Iterator[None]:
-    """Let faiss use this many threads for a while; None leaves its own choice."""
-    faiss = _faiss()
-
-    before = faiss.omp_get_max_threads()
-    if number is not None:
-        faiss.omp_set_num_threads(number)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
-
-
-def _as_array(vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.float32]:
-    """The same numbers as a float32 array in memory."""
-    found = vectors if isinstance(vectors, np.ndarray) else vectors.detach().float().cpu().numpy()
-    return np.ascontiguousarray(found, dtype=np.float32)

@@ -69,9 +69,11 @@ def objective(
     seed = int(rng.integers(2**62))
     scales = network.log_scales.exp()
     value = torch.zeros((), device=device)
+    prepared_texts = texts[batch.texts]
     num_texts = len(batch.texts)
+    own_encoder = network.classifier_encoder
     if network.dual is not None and _weighs(config):
-        stacked = network.encoder.stack([texts[batch.texts], labels[batch.labels]])
+        stacked = network.encoder.stack([prepared_texts, labels[batch.labels]])
         encoded = network.encoder(stacked, touched, rng)
         encoded, targets = _mixed(encoded, targets, config, rng)
         vectors = network.dual(encoded)
@@ -80,8 +82,11 @@ def objective(
         chosen = drawn_targets(targets, config.loss.dual, config.loss, seed)
         part = inner_product_loss(vectors[:num_texts], vectors[num_texts:], scales[0], chosen, loss)
         value = value + part * (config.loss.dual_weight if network.classifier is not None else 1.0)
+        if own_encoder is not None:
+            encoded = own_encoder(prepared_texts, touched, rng)
     else:
-        encoded = network.encoder(texts[batch.texts], touched, rng)
+        # The classifier alone: a dual encoder apart from it has nothing to learn in this step.
+        encoded = (network.encoder if own_encoder is None else own_encoder)(prepared_texts, touched, rng)
         encoded, targets = _mixed(encoded, targets, config, rng)
     if network.classifier is not None and network.classifiers is not None:
         text_vectors = network.classifier(encoded)

@@ -37,8 +37,8 @@ _ROWS: dict[str, type[RowOptimiser]] = {"adam": RowAdam, "adagrad": RowAdagrad, 
 class Optimisers:
     """All optimisers of a network, driven together.
 
-    On several processes, dense parameters and feature vectors are the same on each and move along the sum of all
-    gradients; classifiers are sharded, and a process moves its own rows.
+    On several processes, dense parameters and feature vectors, of both encoders where the classifier has its own, are
+    the same on each and move along the sum of all gradients; classifiers are sharded, and a process moves its own rows.
     """
 
     def __init__(self, network: Network, config: Config, num_steps: int, processes: Processes = ALONE) -> None:
@@ -60,7 +60,11 @@ class Optimisers:
         options = [{"params": part, "lr": lr, "weight_decay": decay} for (lr, decay), part in groups.items()]
         self.dense = torch.optim.AdamW(options) if options else None
         make = _ROWS[train.rows]
-        self._table_rates = {"features": train.lr_encoder, "classifiers": train.lr_classifier}
+        self._table_rates = {
+            "features": train.lr_encoder,
+            "classifier_features": train.lr_encoder,
+            "classifiers": train.lr_classifier,
+        }
         self.rows: dict[str, RowOptimiser] = {name: make(table) for name, table in network.tables().items()}
         self._name_of = {id(table): name for name, table in network.tables().items()}
 
@@ -69,7 +73,7 @@ class Optimisers:
         factor = self._factor(step)
         for used in merged(touched):
             name = self._name_of[id(used.table)]
-            whole = self._summed(used) if name == "features" and self.processes.size > 1 else used
+            whole = self._summed(used) if name != "classifiers" and self.processes.size > 1 else used
             self.rows[name].step(whole.ids, whole.rows, self._table_rates[name] * factor)
         if self.dense is not None:
             self._sum_dense()

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from unidex.augment.agreement import agreement
 from unidex.augment.points import check_label_texts, label_points
-from unidex.building import build_encoder, build_network, start_classifiers
+from unidex.building import build_encoder, build_network, encoders_apart, start_classifiers
 from unidex.config import Augment, Config
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
@@ -142,7 +142,9 @@ class Run:
         """What is tried on validation, in trials of half the epochs, by name."""
         config = self.config
         found: dict[str, dict[str, Any]] = {"plain": {}}
-        if config.loss.choose_dual and config.heads.dual and config.heads.classifier:
+        # Where the heads share no encoder, the dual encoder's loss takes nothing from the classifier.
+        both = config.heads.dual and config.heads.classifier
+        if config.loss.choose_dual and both and not encoders_apart(config):
             found["classifier"] = {"dual_weight": 0.0}
         if config.augment.method == "auto":
             found = {name: changes | {"augment": "none"} for name, changes in found.items()}

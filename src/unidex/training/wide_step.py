@@ -84,8 +84,11 @@ class WideStep:
         touched: list[Touched] = []
 
         def encode_texts(ids: Any, chunk_rng: np.random.Generator) -> tuple[Tensor, ...]:
-            encoded = network.encoder(self.texts[ids], touched if torch.is_grad_enabled() else [], chunk_rng)
+            rows, used = self.texts[ids], touched if torch.is_grad_enabled() else []
+            encoded = network.encoder(rows, used, chunk_rng)
             dual = None if network.dual is None else network.dual(encoded)
+            if network.classifier_encoder is not None:
+                encoded = network.classifier_encoder(rows, used, chunk_rng)
             classifier = None if network.classifier is None else network.classifier(encoded)
             if classifier is not None and config.heads.classifier_normalised:
                 classifier = nn.functional.normalize(classifier, dim=1)

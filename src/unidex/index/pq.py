@@ -1,0 +1,284 @@
+"""Approximate search by product quantisation: short codes find candidates, their vectors score them.
+
+A vector is cut into pieces of a few numbers, and each piece is replaced by the nearest of 16 learned ones: 4 bits. The
+inner product of a text with every code is a sum of looked-up numbers, 32 labels at a time in the processor's registers
+(Jegou et al., "Product quantization for nearest neighbor search", 2011; Andre et al., "Quicker ADC", 2019,
+arXiv:1812.09162; faiss calls it fast scan). The labels of the best codes are candidates. Their scores are inner
+products of the vectors themselves, so a score is exact and only a missed candidate can be wrong.
+
+Many labels are also sorted into lists by direction, and a text looks only into the nearest lists.
+
+Shapes: B texts, L labels, D dimensions, C candidates, K places.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unidex.errors import ConfigError, ModelError
+from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, load_array, read_manifest, saved_folder
+from unidex.index.faiss_library import as_array, library, stored_vectors, threads
+from unidex.topk import TopK
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CODED_FROM = 1 << 12  # labels; fewer are searched exactly, which is as quick
+LISTED_FROM = 1 << 16  # labels; fewer are one list
+CANDIDATES, CANDIDATES_OF_LISTS = 64, 128
+CANDIDATES_A_PLACE = 6
+EXACT_BELOW = 0.05  # share of visible labels below which the best codes are mostly hidden ones
+LEARNED_FROM_A_LIST, LEARNED_FROM_AT_LEAST = 40, 1 << 14  # labels that the lists and pieces are learned from
+PIECES_AT_LEAST, NUMBERS_A_PIECE = 64, 4
+TEXTS_A_SCAN = 0x2222  # faiss scans the codes for 2 + 2 + 2 + 2 texts together; its own choice measured a sixth slower
+ROWS_AT_ONCE = 1 << 16
+CANDIDATES_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True)
+class PqSettings:
+    """How the codes are made and searched.
+
+    Attributes:
+        numbers_a_piece: numbers that share 4 bits; fewer of them, slower and higher recall. 0 is 4, or fewer where
+            vectors below 256 numbers would have less than 64 pieces.
+        lists: lists the labels are sorted into; 0 is 1 below 65,536 labels and about 1.5 sqrt(labels) from there on.
+        probes: lists a text looks into; the switch between speed and recall where there are lists.
+        candidates: labels a text whose vectors are scored, at least 6 a place; 0 is 64, or 128 where there are lists.
+    """
+
+    numbers_a_piece: int = 0
+    lists: int = 0
+    probes: int = 64
+    candidates: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("numbers_a_piece", 0), ("lists", 0), ("probes", 1), ("candidates", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"index 'pq': {name} must be a whole number >= {least}, but is {value!r}")
+
+
+class PqIndex:
+    """Label vectors with a short code each.
+
+    >>> index = PqIndex.build(np.eye(3, dtype=np.float32))
+    >>> index.search(np.array([[0.1, 0.9, 0.2]], dtype=np.float32), k=2).ids.tolist()
+    [[1, 2]]
+    """
+
+    def __init__(
+        self, flat: Any, codes: Any, settings: PqSettings, learned_from: int, removed: NDArray[np.int64]
+    ) -> None:
+        self._flat = flat
+        self._codes = codes  # None while there are too few labels
+        self._settings = settings
+        self._learned_from = learned_from  # number of labels when the codes were learned
+        self._removed = removed
+
+    @classmethod
+    def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Self:
+        """An index over these vectors, which are copied; ``settings`` are those of ``PqSettings``."""
+        chosen = PqSettings(**settings)
+        check_vectors(vectors_LD, "label vectors")
+        flat = library().IndexFlatIP(int(vectors_LD.shape[1]))
+        index = cls(flat, None, chosen, 0, np.empty(0, dtype=np.int64))
+        index._append(vectors_LD)
+        return index
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The index that ``save`` wrote."""
+        faiss = library()
+
+        folder = Path(folder)
+        manifest = read_manifest(folder, "pq")
+        num_ids, dim = manifest["num_ids"], manifest["dim"]
+        vectors = load_array(folder / "vectors.npy", (num_ids, dim), mapped=num_ids > 0)
+        removed = check_ids(load_array(folder / "removed.npy", (None,)), num_ids, "removed labels")
+        flat = faiss.IndexFlatIP(dim)
+        flat.add(as_array(vectors))
+        try:
+            settings, learned_from = PqSettings(**manifest["settings"]), int(manifest["learned_from"])
+            codes = faiss.read_index(str(folder / "codes.faiss")) if learned_from else None
+        except (RuntimeError, TypeError, KeyError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ModelError(f"{folder} is not a whole index ({reason}); build the index again") from None
+        size = num_ids, coded_width(dim, settings.numbers_a_piece)
+        if codes is not None and (codes.ntotal, codes.d) != size:
+            raise ModelError(
+                f"{folder / 'codes.faiss'} must hold codes of {size[0]} vectors of {size[1]} numbers as its manifest "
+                f"says, but holds {codes.ntotal} of {codes.d}; build the index again"
+            )
+        return cls(flat, codes, settings, learned_from, removed)
+
+    def save(self, folder: Path) -> None:
+        """Write ``manifest.json``, ``vectors.npy``, ``removed.npy`` and, where there are codes, ``codes.faiss``."""
+        manifest = {"kind": "pq", "num_ids": self.num_ids, "dim": self.dim, "settings": asdict(self._settings)}
+        with saved_folder(folder, {**manifest, "learned_from": self._learned_from}) as new:
+            np.save(new / "vectors.npy", stored_vectors(self._flat))
+            np.save(new / "removed.npy", self._removed)
+            if self._codes is not None:
+                library().write_index(self._codes, str(new / "codes.faiss"))
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels that can be found, without the removed ones."""
+        return self.num_ids - len(self._removed)
+
+    @property
+    def num_ids(self) -> int:
+        """Number of ids given so far, removed labels included; the next added label gets this id."""
+        return int(self._flat.ntotal)
+
+    @property
+    def dim(self) -> int:
+        """Numbers a vector."""
+        return int(self._flat.d)
+
+    def search(
+        self,
+        queries_BD: NDArray[np.floating[Any]] | Tensor,
+        k: int,
+        *,
+        allowed: ArrayLike | None = None,
+        forbidden: ArrayLike | None = None,
+    ) -> TopK:
+        """The k best labels of each text, most of them: see ``candidates`` and ``probes``.
+
+        Where hidden labels leave a text fewer than half of its candidates, it is searched exactly, so that places stay
+        empty only for want of labels.
+        """
+        check_k(k)
+        check_vectors(queries_BD, "text vectors", self.dim)
+        queries = as_array(queries_BD)
+        hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
+        num_visible = self.num_ids if hidden is None else int(np.count_nonzero(~hidden))
+        wanted = max(self._num_candidates(), CANDIDATES_A_PLACE * k)
+        if self._codes is None or num_visible <= max(wanted, EXACT_BELOW * self.num_ids) or len(queries) == 0:
+            return self._search_exactly(queries, k, hidden)
+        # Hidden labels have codes too: so many more are fetched that the wanted number is left on average.
+        fetched = min(self.num_ids, math.ceil(wanted * self.num_ids / num_visible))
+        texts_at_once = max(1, CANDIDATES_AT_ONCE // fetched)
+        starts = range(0, len(queries), texts_at_once)
+        blocks = [self._search_codes(queries[s : s + texts_at_once], k, fetched, wanted, hidden) for s in starts]
+        return TopK(np.concatenate([b.ids for b in blocks]), np.concatenate([b.scores for b in blocks]))
+
+    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
+        """Append labels; the result is their ids. Codes are learned anew when the labels have doubled."""
+        check_vectors(vectors, "label vectors", self.dim)
+        first = self.num_ids
+        self._append(vectors)
+        return np.arange(first, self.num_ids, dtype=np.int64)
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Never return these labels again. Their codes stay; build again after many."""
+        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
+
+    def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+        for start in range(0, len(vectors), ROWS_AT_ONCE):
+            self._flat.add(as_array(vectors[start : start + ROWS_AT_ONCE]))
+        first = self.num_ids - len(vectors)
+        # One thread: sums in another order may choose another code, and the same labels must give the same index.
+        with threads(1):
+            if self._codes is None or self.num_ids >= 2 * self._learned_from:
+                if self.num_ids < CODED_FROM:
+                    return
+                self._codes, self._learned_from, first = self._learned(), self.num_ids, 0
+            for start in range(first, self.num_ids, ROWS_AT_ONCE):
+                self._codes.add(self._padded(stored_vectors(self._flat)[start : start + ROWS_AT_ONCE]))
+
+    def _learned(self) -> Any:
+        """Codes and lists learned from the labels, or from some of them where there are many; still without labels."""
+        faiss = library()
+
+        num_lists = self._settings.lists or chosen_lists(self.num_ids)
+        num_lists = min(num_lists, self.num_ids // LEARNED_FROM_A_LIST)
+        width = coded_width(self.dim, self._settings.numbers_a_piece)
+        num_pieces = width // piece_length(self.dim, self._settings.numbers_a_piece)
+        if num_lists <= 1:
+            codes = faiss.IndexPQFastScan(width, num_pieces, 4, faiss.METRIC_INNER_PRODUCT)
+            codes.qbs = TEXTS_A_SCAN
+        else:
+            quantizer = faiss.IndexFlatIP(width)
+            codes = faiss.IndexIVFPQFastScan(quantizer, width, num_lists, num_pieces, 4, faiss.METRIC_INNER_PRODUCT)
+            # Codes of what remains beside a list's centre measured lower recall of inner products.
+            codes.by_residual = False
+            codes.nprobe = min(self._settings.probes, num_lists)
+        vectors = stored_vectors(self._flat)
+        num_learned = max(LEARNED_FROM_A_LIST * num_lists, LEARNED_FROM_AT_LEAST)
+        if num_learned < len(vectors):
+            rows = np.random.default_rng(0).choice(len(vectors), num_learned, replace=False)
+            vectors = vectors[np.sort(rows)]
+        codes.train(self._padded(vectors))
+        return codes
+
+    def _num_candidates(self) -> int:
+        return self._settings.candidates or (CANDIDATES_OF_LISTS if hasattr(self._codes, "nprobe") else CANDIDATES)
+
+    def _search_codes(
+        self, queries: NDArray[np.float32], k: int, fetched: int, wanted: int, hidden: NDArray[np.bool_] | None
+    ) -> TopK:
+        ids_BC = self._codes.search(self._padded(queries), fetched)[1]
+        if hidden is not None:
+            ids_BC[hidden[ids_BC]] = -1
+        best = self._scored(queries, ids_BC).first(k)
+        short = np.flatnonzero(np.count_nonzero(ids_BC >= 0, axis=1) < wanted / 2)
+        if short.size:
+            exact = self._search_exactly(queries[short], k, hidden)
+            best.ids[short], best.scores[short] = exact.ids, exact.scores
+        return best
+
+    def _scored(self, queries: NDArray[np.float32], ids_BC: NDArray[np.int64]) -> TopK:
+        """The candidates in order of their inner products with the texts; an id of -1 is none."""
+        faiss = library()
+
+        scores_BC = np.full(ids_BC.shape, -np.inf, dtype=np.float32)
+        pointers = [faiss.swig_ptr(array) for array in (queries, scores_BC, ids_BC)]
+        self._flat.compute_distance_subset(len(queries), pointers[0], ids_BC.shape[1], pointers[1], pointers[2])
+        return TopK.rank(ids_BC, scores_BC)
+
+    def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:
+        from unidex.index.exact import search_exact
+
+        forbidden = None if hidden is None else np.flatnonzero(hidden)
+        return search_exact(queries, stored_vectors(self._flat), k, forbidden=forbidden)
+
+    def _padded(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The vectors with as many zeros behind them as make whole pieces."""
+        missing = coded_width(self.dim, self._settings.numbers_a_piece) - self.dim
+        return np.pad(vectors, ((0, 0), (0, missing))) if missing else vectors
+
+
+def chosen_lists(num_labels: int) -> int:
+    """How many lists so many labels are sorted into: the power of two nearest to 1.5 sqrt(labels).
+
+    >>> chosen_lists(27_000), chosen_lists(100_000), chosen_lists(500_000)
+    (1, 512, 1024)
+    """
+    return 1 if num_labels < LISTED_FROM else 2 ** round(math.log2(1.5 * math.sqrt(num_labels)))
+
+
+def piece_length(dim: int, numbers_a_piece: int) -> int:
+    """How many numbers share a code, chosen by the width of the vectors where ``numbers_a_piece`` is 0.
+
+    >>> piece_length(256, 0), piece_length(128, 0), piece_length(10, 0), piece_length(256, 8)
+    (4, 2, 1, 8)
+    """
+    return numbers_a_piece or max(1, min(NUMBERS_A_PIECE, dim // PIECES_AT_LEAST))
+
+
+def coded_width(dim: int, numbers_a_piece: int) -> int:
+    """Numbers of whole pieces that a vector is filled up to.
+
+    >>> coded_width(256, 0), coded_width(257, 0), coded_width(256, 5)
+    (256, 260, 260)
+    """
+    length = piece_length(dim, numbers_a_piece)
+    return -(-dim // length) * length

@@ -1,0 +1,214 @@
+"""The train texts nearest to a text: all of them compared where they are few, a few lists of them where they are many.
+
+Many texts are put into lists by k-means, and a search looks only into the lists whose centres are nearest (faiss IVF).
+Each text is kept twice: in 2 bits a number, whose scores are read from tables in registers and pick the candidates
+(product quantiser with fast scan), and in 8 bits a number, whose scores rank them. Together they are 0.31 of float32.
+
+The 2 bits decide what is missed, more than the choice of lists does, and they know narrow vectors (below 32 numbers)
+less well.
+
+Shapes: B queries, T train texts, D dimensions, K places.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.errors import ModelError
+from unidex.index.base import check_k, check_vectors, load_array
+from unidex.topk import TopK
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+EXACT_UP_TO = 1 << 13  # texts; so few are compared soon enough, and nothing is missed
+LISTS_PER_ROOT = 1.4  # lists for each square root of the number of texts
+PROBED_LISTS = 12
+RANKED_PER_PLACE = 3  # candidates a place that are ranked by their 8 bits
+LEAST_PLACES = 32  # few places would have few candidates, and 2 bits a number do not know the very best
+TRAINED_ON = 32  # texts a list that k-means looks at
+TRAINING_ROUNDS = 6
+RANGE_MARGIN = 0.1  # of the range of each number, left for texts that are added later
+ADDED_AT_ONCE = 1 << 16
+_VECTORS, _LISTS = "vectors.npy", "lists.faiss"
+
+
+class NearestTexts:
+    """Vectors of train texts that can be searched by inner product. A text's id is the number of its row.
+
+    Up to ``EXACT_UP_TO`` texts are searched exactly, and kept as float16. More of them are searched in lists.
+
+    >>> texts = NearestTexts.of(np.eye(3, dtype=np.float32))
+    >>> texts.search(np.array([[0.2, 0.9, 0.5]], dtype=np.float32), k=2).ids.tolist()
+    [[1, 2]]
+    """
+
+    def __init__(self, dim: int) -> None:
+        self._dim = dim
+        self._vectors_TD = np.empty((0, dim), dtype=np.float32)
+        self._lists: Any = None
+
+    @classmethod
+    def of(cls, vectors_TD: NDArray[np.floating[Any]] | Tensor) -> Self:
+        """These vectors, which are copied."""
+        check_vectors(vectors_TD, "vectors of train texts")
+        texts = cls(int(vectors_TD.shape[1]))
+        texts._append(vectors_TD)
+        return texts
+
+    @classmethod
+    def read(cls, folder: Path, num_texts: int, dim: int) -> Self:
+        """What ``write`` wrote; refused where it is not so many texts of so many numbers."""
+        texts = cls(dim)
+        file = folder / _LISTS
+        if not file.is_file():
+            vectors = load_array(folder / _VECTORS, (num_texts, dim))
+            if vectors.dtype != np.float16:
+                raise ModelError(f"{folder / _VECTORS} must hold float16, but holds {vectors.dtype}; build it again")
+            texts._vectors_TD = vectors.astype(np.float32)
+            if not np.isfinite(texts._vectors_TD).all():
+                raise ModelError(f"{folder / _VECTORS} must hold finite numbers, but does not; build it again")
+            return texts
+        faiss = _faiss()
+        try:
+            lists = faiss.read_index(str(file))
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ModelError(f"{file} cannot be read ({reason}); build it again") from None
+        if not isinstance(lists, faiss.IndexRefine) or (lists.ntotal, lists.d) != (num_texts, dim):
+            raise ModelError(
+                f"{file} must hold lists of {num_texts} vectors of {dim} numbers as its manifest says, "
+                f"but holds {lists.ntotal} of {lists.d}; build it again"
+            )
+        texts._lists = lists
+        return texts
+
+    def write(self, folder: Path) -> None:
+        """Write ``lists.faiss`` where there are lists, else ``vectors.npy``."""
+        if self._lists is None:
+            np.save(folder / _VECTORS, self._vectors_TD.astype(np.float16))
+        else:
+            _faiss().write_index(self._lists, str(folder / _LISTS))
+
+    def __len__(self) -> int:
+        return len(self._vectors_TD) if self._lists is None else int(self._lists.ntotal)
+
+    @property
+    def dim(self) -> int:
+        """Numbers a vector."""
+        return self._dim
+
+    def search(self, queries_BD: NDArray[np.floating[Any]] | Tensor, k: int) -> TopK:
+        """The k texts of highest inner product; of many texts, most of those k.
+
+        Places stay empty only for want of texts: a query whose lists give too few is compared with all texts.
+        """
+        check_k(k)
+        check_vectors(queries_BD, "text vectors", self.dim)
+        if self._lists is None:
+            from unidex.index.exact import search_exact
+
+            return search_exact(queries_BD, self._vectors_TD, k)
+        queries = _as_array(queries_BD)
+        best = self._search_lists(queries, k)
+        # A query of zeros is as near to every text, but the tables of fast scan cannot be scaled: it finds none.
+        zero = ~queries.any(axis=1)
+        num_found = min(k, len(self))
+        best.ids[zero, :num_found], best.scores[zero, :num_found] = np.arange(num_found), 0
+        short = np.flatnonzero(best.ids[:, num_found - 1] < 0)
+        if short.size:
+            scores, ids = self._lists.refine_index.search(queries[short], k)
+            whole = TopK.rank(ids, scores)
+            best.ids[short], best.scores[short] = whole.ids, whole.scores
+        return best
+
+    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
+        """Append texts; the result is their ids.
+
+        The centres of lists stay as they are. Build anew after many additions that are unlike what was there.
+        """
+        check_vectors(vectors, "vectors of train texts", self.dim)
+        first = len(self)
+        self._append(vectors)
+        return np.arange(first, len(self), dtype=np.int64)
+
+    def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+        if self._lists is None:
+            if len(self) + len(vectors) <= EXACT_UP_TO:
+                # Rounded as they are saved, so that a saved part answers the same.
+                with np.errstate(over="ignore"):
+                    added = _as_array(vectors).astype(np.float16).astype(np.float32)
+                check_vectors(added, "vectors of train texts as float16")
+                self._vectors_TD = np.concatenate([self._vectors_TD, added])
+                return
+            early, self._vectors_TD = self._vectors_TD, np.empty((0, self.dim), dtype=np.float32)
+            self._lists = _trained_lists(early, vectors)
+            self._lists.add(early)
+        for start in range(0, len(vectors), ADDED_AT_ONCE):
+            self._lists.add(_as_array(vectors[start : start + ADDED_AT_ONCE]))
+
+    def _search_lists(self, queries: NDArray[np.float32], k: int) -> TopK:
+        faiss = _faiss()
+
+        # Both are named, because faiss keeps no reference to them from Python.
+        probes = faiss.SearchParametersIVF(nprobe=PROBED_LISTS)
+        parameters = faiss.IndexRefineSearchParameters(k_factor=RANKED_PER_PLACE, base_index_params=probes)
+        scores, ids = self._lists.search(queries, max(k, LEAST_PLACES), params=parameters)
+        return TopK.rank(ids, scores).first(k)
+
+
+def num_lists(num_texts: int) -> int:
+    """How many lists: as many as make the choice of lists cost about as much as the look into them.
+
+    >>> num_lists(37_708), num_lists(500_000)
+    (271, 989)
+    """
+    return max(1, int(LISTS_PER_ROOT * math.sqrt(num_texts)))
+
+
+def _trained_lists(early: NDArray[np.float32], vectors: NDArray[np.floating[Any]] | Tensor) -> Any:
+    """Empty lists whose centres are found by k-means on a sample of both, always the same one."""
+    faiss = _faiss()
+
+    num_texts, dim = len(early) + len(vectors), int(vectors.shape[1])
+    number = num_lists(num_texts)
+    size = min(num_texts, number * TRAINED_ON)
+    chosen = np.sort(np.random.default_rng(0).permutation(num_texts)[:size])
+    late = chosen[chosen >= len(early)] - len(early)
+    sample = np.concatenate([early[chosen[chosen < len(early)]], _as_array(vectors[late])])
+    # Two numbers share four bits; an odd number of numbers cannot be paired, and each has four.
+    num_codes = dim // 2 if dim % 2 == 0 else dim
+    lists = faiss.index_factory(dim, f"IVF{number},PQ{num_codes}x4fs", faiss.METRIC_INNER_PRODUCT)
+    # The sample is drawn here: faiss neither thins it nor warns that it is small.
+    lists.cp.min_points_per_centroid, lists.cp.max_points_per_centroid = 1, TRAINED_ON + 1
+    lists.cp.niter = lists.pq.cp.niter = TRAINING_ROUNDS
+    ranking = faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
+    ranking.sq.rangestat_arg = RANGE_MARGIN
+    # A sample would miss the extremes, and numbers beyond the range are cut.
+    ranking.train(np.concatenate([_extremes(part) for part in (early, vectors) if len(part)]))
+    lists.train(sample)
+    return faiss.IndexRefine(lists, ranking)
+
+
+def _extremes(vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.float32]:
+    """The lowest and the highest of each number, as two vectors."""
+    blocks = (_as_array(vectors[start : start + ADDED_AT_ONCE]) for start in range(0, len(vectors), ADDED_AT_ONCE))
+    found = np.concatenate([np.stack([block.min(axis=0), block.max(axis=0)]) for block in blocks])
+    return np.stack([found.min(axis=0), found.max(axis=0)])
+
+
+def _faiss() -> Any:
+    """The library, imported when wanted. Its stubs leave out what its Python layer adds, hence Any."""
+    return importlib.import_module("faiss")
+
+
+def _as_array(vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.float32]:
+    """The same numbers as a float32 array in memory."""
+    found = vectors if isinstance(vectors, np.ndarray) else vectors.detach().float().cpu().numpy()
+    return np.ascontiguousarray(found, dtype=np.float32)
