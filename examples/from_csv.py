@@ -34,7 +34,7 @@ def main() -> None:
         model = unidex.train(table, settings=settings, out=Path(folder) / "model")
         show(model, "the printer has no toner")
         model.add_labels(["wireless network"])
-        show(model, "the wireless network is down")
+        show(model, "no wireless network today")
 
 
 def show(model: unidex.Model, text: str) -> None:

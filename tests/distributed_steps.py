@@ -37,8 +37,8 @@ RECIPES = {
     "renee": [],
     "depsl": [],
     "unidec": ["loss.learn_temperature=true", "loss.log_q=0.5"],
-    "auto": ["train.validation=0.2", "train.validate_every=2"],
-    "auto-apart": ["heads.shared_encoder=false", "train.validation=0.2", "train.validate_every=2", "train.chunk=11"],
+    "auto": ["train.validation=0.2", "train.validate_every=2", "train.falling_epochs=4"],
+    "auto-chunked": ["train.validation=0.2", "train.validate_every=2", "train.falling_epochs=4", "train.chunk=11"],
     "unidec-one-positive": ["loss.dual=one-positive", "loss.classifier=one-positive", "train.chunk=9"],
 }
 
@@ -54,7 +54,7 @@ def settings_of(name):
 
 
 def recipe_of(name):
-    return name.removesuffix("-one-positive").removesuffix("-apart")
+    return name.removesuffix("-one-positive").removesuffix("-chunked")
 
 
 def parameters(name, processes):

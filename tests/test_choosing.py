@@ -1,6 +1,7 @@
 """Choosing on a validation split: what it looks at, what it never looks at, and that it says what it chose."""
 
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -9,15 +10,18 @@ from scipy import sparse
 from synthetic import QUICK, topics
 from unidex.augment.agreement import Agreement, agreement
 from unidex.augment.points import Points
-from unidex.config import Augment
-from unidex.data.dataset import Dataset, Labels, Split
+from unidex.config import Augment, load
+from unidex.data.dataset import Dataset, Labels, Split, split_rows
 from unidex.data.texts import Texts
 from unidex.distributed import ALONE
 from unidex.errors import UnidexError
+from unidex.evaluating import metric_value, metrics_of
+from unidex.model import Model, label_set
 from unidex.pipeline import train
-from unidex.training.batching import TrainingSet
-from unidex.training.choosing import Validation
-from unidex.training.run import with_label_points
+from unidex.training import trying
+from unidex.training.batching import TrainingSet, with_label_points
+from unidex.training.choosing import Validation, _held_out, rarest_features
+from unidex.training.trying import SAID, tries
 
 AUTO = [*QUICK, "train.validate_every=1", "train.epochs=4", "train.validation=0.2", "features.min_df=1"]
 
@@ -62,26 +66,173 @@ def test_a_validation_without_answers_is_an_error():
         Validation.of(Dataset("alone", data.labels, alone), 0.2, 0, np.arange(40), np.arange(40), ALONE)
 
 
-def test_auto_says_whether_label_texts_pay(caplog):
+@pytest.mark.parametrize(("change", "name"), [("augment.method=auto", "gandalf"), ("augment.method=none", "hard")])
+def test_auto_says_whether_what_it_has_tried_pays(change, name, caplog):
     with caplog.at_level(logging.INFO):
-        model = train(topics(filters=True), "auto", settings=AUTO)
-    said = [record.getMessage() for record in caplog.records if "pay" in record.getMessage()]
-    assert len(said) == 2
-    by_dual, by_gandalf = ("does not pay" not in line for line in said)
+        model = train(topics(filters=True), "auto", settings=[*AUTO, "pool.hard_negatives=0", change])
+    (said,) = (record.getMessage() for record in caplog.records if SAID[name] in record.getMessage())
+    pays = "does not pay" not in said
     chosen = model.metrics["choice"]
-    assert (chosen["augment"] == "gandalf") == by_gandalf
-    assert (chosen["dual_weight"] == 0) == by_dual
-    assert not (by_dual and by_gandalf)
-    assert model.config.augment.method == chosen["augment"]
-    assert model.config.loss.dual_weight == chosen["dual_weight"]
+    assert chosen["augment"] == model.config.augment.method == ("gandalf" if pays and name == "gandalf" else "none")
+    assert chosen["hard_negatives"] == model.config.pool.hard_negatives == (2 if pays and name == "hard" else 0)
+    # The line names both values, and the better one is the model's.
+    values = [float(number) for number in re.findall(r"\d+\.\d\d", said)]
+    assert len(values) == 2
+    assert (values[0] > values[1]) == pays
+    assert metric_value(model.metrics["validation"], model.config.train.metric) == pytest.approx(max(values), abs=0.01)
 
 
-@pytest.mark.parametrize("setting", ["train.validation=0.0", "train.refit=false"])
-def test_label_texts_are_not_tried_where_nothing_can_be_chosen(setting, caplog):
+def test_nothing_is_tried_where_nothing_can_be_chosen(caplog):
     with caplog.at_level(logging.INFO):
-        model = train(topics(), "auto", settings=[*AUTO, setting])
-    assert model.config.augment.method == "none"
-    assert sum("are not tried" in record.getMessage() for record in caplog.records) == 1
+        found = tries(topics(), load("auto", ["train.validation=0.0"]), 0)
+    assert found == {"plain": {"augment": {"method": "none"}}}
+    assert "there is no validation split" in caplog.text
+
+
+def test_nothing_is_tried_where_it_would_take_long(monkeypatch, caplog):
+    monkeypatch.setattr(trying, "_TRIED_BELOW", 239)
+    with caplog.at_level(logging.INFO):
+        assert list(tries(topics(), load("auto"), 0)) == ["plain"]
+    assert "240 train texts: neither" in caplog.text
+    monkeypatch.setattr(trying, "_TRIED_BELOW", 240)
+    assert list(tries(topics(), load("auto"), 0)) == ["plain", "gandalf"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (["augment.method=gandalf", "pool.try_hard_negatives=0"], {"plain": {}}),
+        (["augment.method=none"], {"plain": {}, "hard": {"pool": {"hard_negatives": 2}}}),
+        (
+            [],
+            {"plain": {"augment": {"method": "none"}}, "gandalf": {"augment": {"method": "gandalf"}}},
+        ),
+    ],
+)
+def test_one_thing_at_most_is_tried_beside_the_recipe(changes, expected):
+    assert tries(topics(), load("auto", changes), 0) == expected
+
+
+def test_labels_without_texts_are_no_training_points():
+    data = topics()
+    silent = Dataset("silent", Labels(Texts.of([""] * 24)), data.train)
+    plain = {"augment": {"method": "none"}}
+    assert tries(silent, load("auto"), 0) == {"plain": plain, "hard": plain | {"pool": {"hard_negatives": 2}}}
+
+
+# Which texts are held out.
+
+
+def grouped(num_groups, size, seed=0):
+    """Texts in random order whose groups share a feature each; all texts share one, and each has one of its own."""
+    num = num_groups * size
+    groups = np.random.default_rng(seed).permutation(np.repeat(np.arange(num_groups), size))
+    dense = np.zeros((num, num_groups + 1 + num), dtype=np.float32)
+    dense[np.arange(num), groups] = 1
+    dense[:, num_groups] = 1
+    dense[np.arange(num), num_groups + 1 + np.arange(num)] = 1
+    return sparse.csr_array(dense), groups
+
+
+def test_texts_that_are_alike_are_held_out_together():
+    rows, groups = grouped(10, 4)
+    assert rarest_features(rows).tolist() == groups.tolist()
+    seen = set()
+    for seed in range(8):
+        kept, held_out = _held_out(rows, 40, 0.2, seed)
+        # 8 texts of 40 are two whole groups of 4.
+        assert len(held_out) == 8
+        assert len(set(groups[held_out])) == 2
+        assert set(groups[held_out]).isdisjoint(groups[kept])
+        seen.add(tuple(held_out))
+    assert len(seen) > 4
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.1, 4), (0.33, 13), (0.01, 1), (0.99, 39)])
+def test_the_split_is_whole_has_the_asked_size_and_depends_on_the_seed_alone(share, count):
+    rows, groups = grouped(10, 4)
+    kept, held_out = _held_out(rows, 40, share, 3)
+    assert len(held_out) == count
+    assert np.sort(np.concatenate([kept, held_out])).tolist() == list(range(40))
+    assert (np.diff(kept) > 0).all()
+    assert (np.diff(held_out) > 0).all()
+    # One group at most is cut.
+    assert len(set(groups[held_out]) & set(groups[kept])) <= 1
+    for again in (_held_out(rows, 40, share, 3), _held_out(rows.copy(), 40, share, 3)):
+        assert np.array_equal(again[0], kept)
+        assert np.array_equal(again[1], held_out)
+
+
+def test_texts_of_no_shared_feature_stand_alone_in_one_group():
+    rows = sparse.csr_array(np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]], dtype=np.float32))
+    assert rarest_features(rows).tolist() == [4, 1, 1, 4]
+    kept, held_out = _held_out(rows, 4, 0.5, 0)
+    assert {tuple(kept), tuple(held_out)} == {(0, 3), (1, 2)}
+
+
+def test_texts_whose_features_are_not_known_are_held_out_at_random():
+    rows, held_out = _held_out(np.arange(50), 50, 0.2, 1)
+    expected = split_rows(50, 0.2, 1)
+    assert np.array_equal(rows, expected[0])
+    assert np.array_equal(held_out, expected[1])
+
+
+# What is chosen.
+
+
+@pytest.fixture(scope="module")
+def unweighed():
+    """A network, the split it has not seen, and the recipe without a choice of weights."""
+    fixed = ["predict.choose_fusion=false", "predict.choose_neighbours=false", "predict.choose_prior=false"]
+    data = with_rare_labels()
+    settings = [*AUTO, *fixed, "augment.method=none", "pool.try_hard_negatives=0", "train.falling_epochs=0"]
+    model = train(data, "auto", settings=settings)
+    encoder = model.network.encoder
+    texts, labels = encoder.prepare(data.train.texts), encoder.prepare(data.labels.texts)
+    return model.network, Validation.of(data, 0.2, 0, texts, labels, ALONE), model.config
+
+
+def with_weights(config, **weights):
+    return config.model_copy(update={"predict": config.predict.model_copy(update=weights)})
+
+
+@pytest.mark.parametrize("fusion", [0.2, 0.5])
+def test_what_is_not_asked_for_is_not_chosen_and_scores_as_a_search_does(unweighed, fusion):
+    network, validation, config = unweighed
+    choice = validation.choice(network, 3, with_weights(config, fusion=fusion))
+    assert (choice.epochs, choice.fusion, choice.neighbours, choice.prior) == (3, fusion, 0.0, 0.0)
+    assert choice.metrics == pytest.approx(validation.score(network, fusion))
+    assert choice.value == metric_value(choice.metrics, config.train.metric)
+
+
+def test_chosen_weights_are_no_worse_than_the_recipes_and_are_what_their_model_scores(unweighed):
+    network, validation, config = unweighed
+    before = with_weights(config, fusion=0.98, neighbours=0.5, prior=-0.02)
+    free = {"choose_fusion": True, "choose_neighbours": True, "choose_prior": True}
+    plain = validation.choice(network, 1, before)
+    assert (plain.fusion, plain.neighbours, plain.prior) == (0.98, 0.5, -0.02)
+    for names in [(name,) for name in free] + [tuple(free)]:
+        found = validation.choice(network, 1, with_weights(before, **{name: free[name] for name in names}))
+        assert found.value >= plain.value
+        left = {name.removeprefix("choose_") for name in free.keys() - set(names)}
+        assert all(getattr(found, name) == getattr(plain, name) for name in left)
+    chosen = {name: getattr(found, name) for name in ("fusion", "neighbours", "prior")}
+    assert validation.choice(network, 1, with_weights(config, **chosen)).metrics == pytest.approx(found.metrics)
+
+
+def test_a_choice_scores_as_the_model_of_its_weights_does(unweighed):
+    network, validation, config = unweighed
+    config = with_weights(config, fusion=0.3, neighbours=2.0, prior=0.05)
+    choice = validation.choice(network, 1, config)
+    data, rows = validation.dataset, validation.rows
+    known = data.train.positives[rows]
+    counts = np.bincount(known.indices, minlength=data.num_labels)
+    labels = label_set(data.labels.texts, data.labels.uids, counts)
+    model = Model.build(config, network, labels, validation.labels, train=(validation.train_texts[rows], known))
+    found = model.predict(list(validation.split.texts), 40, forbidden=validation.forbidden)
+    assert choice.metrics == pytest.approx(metrics_of(found, data, validation.split), abs=1e-6)
+    # The neighbours have a say: without them the scores are others.
+    assert choice.metrics != validation.choice(network, 1, with_weights(config, neighbours=0.0)).metrics
 
 
 @pytest.mark.parametrize("self_label", [True, False])
@@ -135,7 +286,7 @@ def test_targets_known_to_be_wrong_are_not_tried(caplog):
     data = Dataset("wrong", Labels(Texts.of(words)), split)
     with caplog.at_level(logging.INFO):
         model = train(data, "auto", settings=[*AUTO, "augment.delta=0.1"])
-    said = [record.getMessage() for record in caplog.records if "gandalf)" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "gandalf" in record.getMessage()]
     assert len(said) == 1
     assert "of 130 labels that are train texts themselves, only 0%" in said[0]
     assert model.metrics["choice"]["augment"] == "none"
@@ -150,19 +301,6 @@ def test_agreement_counts_true_targets_beside_the_own_label():
     assert agreement(points, positives, pairs) == Agreement(2, 4, 0.5)
     nothing = sparse.csr_array(pairs.shape, dtype=bool)
     assert agreement(points, positives, nothing) == Agreement(0, 0, 0.0)
-
-
-def test_the_dual_encoders_loss_is_left_out_where_label_texts_say_nothing():
-    """Labels are named by words that no text has: to draw texts towards them is to learn noise."""
-    data = topics(num_labels=30, num_train=300, num_test=0)
-    unrelated = Labels(Texts.of([f"x{number} y{number}" for number in range(30)]))
-    named = Dataset("unrelated", unrelated, data.train)
-    settings = [*AUTO, "augment.method=none", "train.epochs=6"]
-    model = train(named, "auto", settings=settings)
-    assert model.metrics["choice"]["augment"] == "none"
-    plain = train(named, "auto", settings=[*settings, "loss.choose_dual=false"])
-    assert model.metrics["validation"]["P@1"] >= plain.metrics["validation"]["P@1"] - 5
-    assert plain.metrics["choice"]["dual_weight"] == 0.5
 
 
 def test_a_loss_that_does_not_count_changes_nothing_but_the_time():

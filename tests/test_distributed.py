@@ -153,7 +153,7 @@ def test_the_steps_that_are_compared_move_the_parameters(alone):
         torch.manual_seed(3)
         encoder = build_encoder(config, data.train.texts, data.labels.texts)
         before = build_network(config, encoder, data.num_labels).tables()
-        assert ("classifier_features" in before) == name.endswith("-apart")
+        assert ("classifier_features" in before) == name.startswith("auto")
         for table in before.keys() & {"features", "classifier_features"}:
             assert (found[table] - before[table].weight).abs().max() > 0.01, (name, table)
 
@@ -223,7 +223,7 @@ def test_a_killed_rank_ends_the_run_and_any_number_of_processes_goes_on(data_fol
         torchrun(2, *arguments, broken), env=ENVIRONMENT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     work = tmp_path / "broken.training"
-    wait_for(lambda: list(work.glob("final/checkpoint-*")))
+    wait_for(lambda: list(work.glob("training/checkpoint-*")))
     victim = wait_for(lambda: ranks_of(launcher).get(1))
     os.kill(victim, signal.SIGKILL)
     killed = time.monotonic()
@@ -254,7 +254,7 @@ def test_torchrun_restarts_from_the_last_checkpoint(data_folder, tmp_path):
         stdout=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: list((tmp_path / "broken.training").glob("final/checkpoint-*")))
+    wait_for(lambda: list((tmp_path / "broken.training").glob("training/checkpoint-*")))
     os.kill(wait_for(lambda: ranks_of(launcher).get(1)), signal.SIGKILL)
     _, said = launcher.communicate(timeout=120)
     assert launcher.returncode == 0, said

@@ -203,16 +203,15 @@ def digest(folder):
     return hashlib.sha256(b"".join((folder / name).read_bytes() for name in files)).hexdigest()
 
 
-@pytest.mark.parametrize("phase", ["choosing", "final"])
+@pytest.mark.parametrize("phase", ["training", "falling"])
 def test_a_resumed_run_equals_an_unbroken_one(phase, monkeypatch, tmp_path):
-    changes = [APART, "train.validation=0.2", "train.refit=true", "encoder.dropout=0.2", "train.checkpoint_every=5"]
-    settings = [*QUICK, *changes, "loss.choose_dual=true", "train.validate_every=2", "train.epochs=5"]
+    changes = [APART, "train.validation=0.2", "train.falling_epochs=2", "encoder.dropout=0.2"]
+    settings = [*QUICK, *changes, "train.validate_every=2", "train.epochs=5", "train.checkpoint_every=5"]
     whole = train(topics(), "unidec", settings=settings, out=tmp_path / "whole")
     steps = {record["phase"]: record["step"] for record in map(json.loads, whole.log.splitlines())}
-    # Nothing was tried beside the plain trial: the dual encoder's loss does not reach the classifier.
-    assert list(steps) == ["choosing", "final"]
+    assert list(steps) == ["training", "falling"]
     made = Batching.batch
-    steps_left = iter(range(7 if phase == "choosing" else steps["choosing"] + 7, -1, -1))
+    steps_left = iter(range(7 if phase == "training" else steps["training"] + 7, -1, -1))
 
     def until_stopped(self, texts, rng):
         if next(steps_left) == 0:
@@ -226,6 +225,50 @@ def test_a_resumed_run_equals_an_unbroken_one(phase, monkeypatch, tmp_path):
     assert list((tmp_path / "broken.training" / phase).glob("checkpoint-8"))
     train(topics(), "unidec", settings=settings, out=tmp_path / "broken", resume=True)
     assert digest(tmp_path / "broken") == digest(tmp_path / "whole")
+
+
+# Rare features count less.
+
+
+def test_rare_features_count_less_in_the_classifiers_encoder_alone(tmp_path):
+    rare = ["heads.classifier_rare=3.0", "encoder.residual=false", "train.epochs=2"]
+    data = topics()
+    model = train(data, "unidec", settings=[*QUICK, APART, *rare], out=tmp_path / "rare")
+    own, dual = model.network.classifier_encoder, model.network.encoder
+    assert dual.feature_weights_F is None
+    counts = (dual.prepare(data.train.texts) != 0).sum(axis=0)
+    np.testing.assert_allclose(own.feature_weights_F, counts / (counts + 3), rtol=1e-6)
+    assert 0 <= own.feature_weights_F.min() < own.feature_weights_F.max() < 1
+    # By hand: each feature of a text says its vector times its value times its weight.
+    rows = dual.prepare(TEXTS)
+    weighed = torch.from_numpy(rows.toarray()) * own.feature_weights_F
+    expected = torch.nn.functional.normalize(weighed @ own.table.weight, dim=1)
+    found = model.network.text_vectors(rows).classifier
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    # In training as in search, and in the folder too.
+    touched = []
+    torch.testing.assert_close(own(rows, touched), own(rows), atol=1e-5, rtol=0)
+    assert touched
+    loaded = Model.load(tmp_path / "rare")
+    assert torch.equal(loaded.network.classifier_encoder.feature_weights_F, own.feature_weights_F)
+    assert torch.equal(loaded.network.text_vectors(rows).classifier, found)
+    assert loaded.network.encoder.feature_weights_F is None
+
+
+def test_a_rare_feature_moves_as_little_as_it_counts():
+    data, _, network = setting(APART, "encoder.residual=false")
+    rows = network.encoder.prepare(data.train.texts)[:20]
+    own = network.classifier_encoder
+    weights = torch.linspace(0.1, 1, own.features.num_features)
+    own.weigh(weights)
+    towards = torch.randn(20, 12)
+    touched = []
+    (own(rows, touched) * towards).sum().backward()
+    (used,) = merged(touched)
+    table = own.table.weight.clone().requires_grad_()
+    by_hand = torch.nn.functional.normalize((torch.from_numpy(rows.toarray()) * weights) @ table, dim=1)
+    (by_hand * towards).sum().backward()
+    torch.testing.assert_close(used.rows.grad, table.grad[used.ids], atol=1e-5, rtol=1e-4)
 
 
 def test_tables_in_a_file_train_like_tables_in_memory(folder, tmp_path):

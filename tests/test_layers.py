@@ -12,14 +12,15 @@ import unidex
 SOURCE = Path(unidex.__file__).parent
 # From low to high; parts of one layer may know each other.
 LAYERS = [
-    {"errors", "progress", "config", "recipes"},
+    {"errors", "progress", "config", "recipes", "memory"},
     {"topk", "distributed"},
     {"data"},
     {"metrics", "losses"},
     {"encoders", "labels", "index", "augment"},
     {"pools", "predictions", "nearest", "neighbours"},
     {"network"},
-    {"building", "evaluating"},
+    {"building", "evaluating", "weighing"},
+    {"model_folder"},
     {"model"},
     {"living", "neighbourhood"},
     {"training"},

@@ -25,6 +25,7 @@ from unidex.losses.inner_product import inner_product_loss
 from unidex.model import Model
 from unidex.pipeline import evaluate, train
 from unidex.training.optimisers import lr_factor
+from unidex.training.run import batch_size_for
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ def test_a_killed_run_resumes_to_the_same_model(on_disk, tmp_path, with_signal):
     work = tmp_path / "broken.training"
     # Wait for a checkpoint of this run, then a random moment more.
     deadline = time.monotonic() + 120
-    while not list(work.glob("final/checkpoint-*")) and process.poll() is None and time.monotonic() < deadline:
+    while not list(work.glob("training/checkpoint-*")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     time.sleep(random.uniform(0, 0.05))
     process.send_signal(with_signal)
@@ -141,7 +142,7 @@ def test_a_killed_run_resumes_to_the_same_model(on_disk, tmp_path, with_signal):
 
 def test_resume_refuses_other_settings(on_disk, tmp_path):
     out = tmp_path / "model"
-    work = tmp_path / "model.training" / "final"
+    work = tmp_path / "model.training" / "training"
     process = subprocess.Popen(command(on_disk, out), stderr=subprocess.PIPE, stdout=subprocess.PIPE)
     while not list(work.glob("checkpoint-*")) and process.poll() is None:
         time.sleep(0.005)
@@ -166,6 +167,16 @@ def test_early_stopping_keeps_the_best():
     settings = [*QUICK, "train.validation=0.2", "train.validate_every=1", "train.patience=1", "train.epochs=30"]
     model = train(topics(), "unidec", settings=settings)
     assert model.metrics["choice"]["epochs"] < 30
+
+
+def test_batches_of_no_given_size_are_as_large_as_the_texts_are_many():
+    model = train(topics(), "unidec", settings=[*QUICK, "train.batch_size=0", "pool.batches=random"])
+    assert model.config.train.batch_size == 128
+    # 240 texts are two batches an epoch.
+    assert model.metrics["training"]["steps"] == 2 * model.config.train.epochs
+    sizes = [batch_size_for(num_texts) for num_texts in range(0, 50_000, 7)]
+    assert sorted(set(sizes)) == [128, 256, 512, 1024]
+    assert sizes == sorted(sizes)
 
 
 def test_an_existing_model_is_not_overwritten(tmp_path):

@@ -129,6 +129,7 @@ def build_network(config: Config, encoder: Any, labels: slice | int, device: tor
         classifier,
         table,
         temperature=config.loss.temperature,
+        classifier_temperature=config.loss.classifier_temperature or None,
         learn_temperature=config.loss.learn_temperature,
         classifier_encoder=own,
     )
@@ -150,6 +151,8 @@ def _own_encoder(config: Config, encoder: BagEncoder) -> BagEncoder:
     if config.encoder.path:
         own.table.weight = encoder.table.weight.clone()
         own.load_state_dict(encoder.state_dict())
+    if config.heads.classifier_rare > 0:
+        own.weigh(torch.ones(encoder.features.num_features))
     return own
 
 

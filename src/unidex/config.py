@@ -79,6 +79,12 @@ class Heads(Section):
         "random", description="what classifiers begin from"
     )
     classifier_normalised: bool = Field(False, description="train the classifier on unit vectors, as it is searched")
+    classifier_rare: float = Field(
+        0.0,
+        ge=0,
+        description="in an encoder of the classifier's own, a feature of n train texts weighs n / (n + this), so that "
+        "rare ones say little; 0 leaves them as they are",
+    )
     classifier_searched: Literal["unit", "plain"] = Field(
         "unit", description="search classifiers as unit vectors, or with the lengths they were trained to"
     )
@@ -92,11 +98,8 @@ class Loss(Section):
     classifier_bce: float = Field(0.0, ge=0, description="weight of an additional BCE on the classifier's scores")
     text_to_label: float = Field(0.5, ge=0, le=1, description="1 - weight of the label-to-text direction; 1 is one-way")
     dual_weight: float = Field(0.5, ge=0, le=1, description="weight of the dual encoder's loss beside the classifier's")
-    choose_dual: bool = Field(
-        False,
-        description="try on the validation split whether the classifier is better without the dual encoder's loss",
-    )
     temperature: float = Field(1 / 18, gt=0, description="scores are divided by this in the loss")
+    classifier_temperature: float = Field(0.0, ge=0, description="the same of the classifier's loss; 0 for the same")
     learn_temperature: bool = Field(False, description="learn the temperatures, from the one above")
     log_q: float = Field(
         0.0,
@@ -116,6 +119,9 @@ class Pool(Section):
     labels: Literal["picked", "all"] = Field("picked", description="a pool picked for the batch, or all labels")
     positives: int = Field(3, ge=1, description="labels drawn for each text (beta)")
     hard_negatives: int = Field(6, ge=0, description="mined labels drawn for each text (eta)")
+    try_hard_negatives: int = Field(
+        0, ge=0, description="try on the validation split whether so many for each text pay; not where texts are many"
+    )
     size: int = Field(3000, ge=1, description="most labels in a pool")
     batches: Literal["clustered", "random"] = Field("clustered", description="similar texts in one batch, or any")
     start: int = Field(5, ge=0, description="epochs before batches are clustered and negatives mined")
@@ -128,7 +134,7 @@ class Augment(Section):
     method: Literal["none", "auto", "gandalf", "glas", "random-walk", "one-hot"] = Field(
         "none",
         description="targets of label texts as training points; none leaves them out, auto takes gandalf where it pays "
-        "on the validation split, in trials of half the epochs",
+        "on the validation split, and tries it only where texts are few",
     )
     delta: float = Field(0.1, ge=0, lt=1, description="gandalf, glas: targets up to this are left out")
     most: int = Field(0, ge=0, description="most targets of a label text, the highest first; 0 for all")
@@ -152,7 +158,9 @@ class Train(Section):
     """How long and how fast."""
 
     epochs: int = Field(20, ge=1, description="passes over the texts")
-    batch_size: int = Field(512, ge=1, description="texts of a step, over all processes")
+    batch_size: int = Field(
+        512, ge=0, description="texts of a step, over all processes; 0 chooses 128 to 1024 by the number of texts"
+    )
     chunk: int = Field(0, ge=0, description="texts or labels encoded at once, by a gradient cache; 0 for all of a step")
     lr_encoder: float = Field(1e-4, ge=0, description="learning rate of the transformer, or of the bag's vectors")
     lr_heads: float = Field(2e-4, ge=0, description="learning rate of heads and residual layers")
@@ -163,9 +171,15 @@ class Train(Section):
     warmup: float = Field(0.1, ge=0, le=1, description="share of the steps in which learning rates rise")
     tables: Literal["memory", "file"] = Field("memory", description="where row tables live while training")
     validation: float = Field(0.0, ge=0, lt=1, description="share of train kept for validation; 0 for none")
-    refit: bool = Field(False, description="after choosing on validation, train anew on all train texts")
+    falling_epochs: int = Field(
+        0,
+        ge=0,
+        description="epochs after the others, on all train texts, in which learning rates fall to 0; before them rates "
+        "stay, and what is chosen on the validation split is chosen there, so that nothing is trained twice",
+    )
     validate_every: int = Field(5, ge=1, description="epochs between two validations")
     patience: int = Field(0, ge=0, description="validations without gain before training stops; 0 never stops")
+    least_gain: float = Field(0.0, ge=0, description="share of the best value so far that a gain must have to count")
     metric: str = Field("P@1", description="what validation looks at; several are joined by +")
     checkpoint_every: int = Field(500, ge=1, description="steps between two checkpoints")
 
@@ -176,6 +190,12 @@ class Predict(Section):
     mode: Literal["both", "dual", "classifier"] = Field("both", description="the heads that are searched")
     fusion: float = Field(0.5, ge=0, le=1, description="weight of the dual encoder against the classifier")
     choose_fusion: bool = Field(False, description="choose the fusion weight on the validation split")
+    neighbours: float = Field(0.0, ge=0, description="weight of the labels of the nearest train texts; 0 for none")
+    choose_neighbours: bool = Field(False, description="choose that weight on the validation split")
+    num_neighbours: int = Field(32, ge=1, description="how many train texts speak for a text")
+    neighbours_temperature: float = Field(0.05, gt=0, description="how far beyond the nearest the others count")
+    prior: float = Field(0.0, description="this times ln(1 + number of train texts) is added to a label's score")
+    choose_prior: bool = Field(False, description="choose it on the validation split")
     index: Literal["exact", "hnsw", "pq"] = Field("exact", description="how labels are searched")
 
 

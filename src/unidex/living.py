@@ -1,4 +1,4 @@
-"""The verbs on a model's labels, and predictions for a file of texts: plain values in, plain values out."""
+"""The verbs on a model's labels, and on files of texts, with labels or without: plain values in, plain values out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from scipy import sparse
 
+from unidex import progress
 from unidex.data.reading import lines
 from unidex.errors import DataError, quoted
 from unidex.model import Mode, Model
@@ -21,6 +23,10 @@ class _TextRow(msgspec.Struct):
     title: str | None = None
     content: str | None = None
     uid: str | int | None = None
+
+
+class _PairRow(_TextRow):
+    labels: list[str | int] = []
 
 
 def label_row(model: Model, label: int) -> dict[str, Any]:
@@ -57,9 +63,55 @@ def texts_in(file: Path) -> Iterator[str]:
         yield from (text for _, text in lines(file))
         return
     for number, row in json_rows(file, _TextRow):
-        if row.text is None and row.title is None:
-            raise DataError('a line must have "text" or "title", but has neither', file=file, line=number)
-        yield row.text if row.text is not None else " ".join(part for part in (row.title, row.content) if part)
+        yield _text_of(row, file, number)
+
+
+def _text_of(row: _TextRow, file: Path, number: int) -> str:
+    if row.text is not None:
+        return row.text
+    if row.title is None:
+        raise DataError('a line must have "text" or "title", but has neither', file=file, line=number)
+    return " ".join(part for part in (row.title, row.content) if part)
+
+
+def pairs_in(model: Model, file: Path) -> tuple[list[str], sparse.csr_array]:
+    """Texts of a JSON lines file, and which of the model's labels each has: texts x labels.
+
+    A line is {"text": ..., "labels": [uid, ...]}, or has title and content instead of text.
+    """
+    number_of = _numbers(model)
+    texts: list[str] = []
+    columns: list[int] = []
+    starts = [0]
+    with progress.task("reading", unit="texts") as advance:
+        for number, row in json_rows(file, _PairRow):
+            if not row.labels:
+                raise DataError(
+                    'a line must name at least one label in "labels", but names none', file=file, line=number
+                )
+            texts.append(_text_of(row, file, number))
+            uids = {str(uid) for uid in row.labels}
+            unknown = sorted(uids - number_of.keys())
+            if unknown:
+                raise DataError(_unknown(unknown[0]), file=file, line=number)
+            columns += sorted(number_of[uid] for uid in uids)
+            starts.append(len(columns))
+            advance(1)
+    ones = np.ones(len(columns), dtype=np.float32)
+    return texts, sparse.csr_array((ones, columns, starts), shape=(len(texts), len(model.labels)))
+
+
+def remember(model: Model, file: Path) -> dict[str, int]:
+    """Let the texts of a file and their labels count among the neighbours from now on; the result counts them."""
+    texts, positives = pairs_in(model, file)
+    model.remember(texts, positives)
+    assert model.neighbours is not None
+    return {
+        "num_texts": len(texts),
+        "num_pairs": int(positives.nnz),
+        "num_labels": len(np.unique(positives.indices)),
+        "total": model.neighbours.num_texts,
+    }
 
 
 def json_rows(file: Path, row_type: type[Any]) -> Iterator[tuple[int, Any]]:
@@ -104,8 +156,16 @@ def new_labels(texts: list[str], file: Path | None) -> tuple[list[str], list[str
 
 def ids_of(model: Model, uids: list[str]) -> list[int]:
     """Ids of labels by uid; a removed label is not one any more."""
-    number = {uid: label for label, uid in enumerate(model.labels.uids) if not model.labels.removed[label]}
-    unknown = [uid for uid in uids if uid not in number]
+    number_of = _numbers(model)
+    unknown = [uid for uid in uids if uid not in number_of]
     if unknown:
-        raise DataError(f"a label must be one of the model's, but it has no label with uid {quoted(unknown[0])}")
-    return [number[uid] for uid in np.unique(uids).tolist()]
+        raise DataError(_unknown(unknown[0]))
+    return [number_of[uid] for uid in np.unique(uids).tolist()]
+
+
+def _numbers(model: Model) -> dict[str, int]:
+    return {uid: label for label, uid in enumerate(model.labels.uids) if not model.labels.removed[label]}
+
+
+def _unknown(uid: str) -> str:
+    return f"a label must be one of the model's, but it has no label with uid {quoted(uid)}"

@@ -5,6 +5,7 @@ Shapes: N texts or labels, D dimensions of a head.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -54,15 +55,18 @@ class Vectors:
     dual: Tensor | None
     classifier: Tensor | None
 
-    def joined(self, fusion: float | None = None) -> Tensor:
+    def joined(self, fusion: float | None = None, bonus_N: Tensor | None = None) -> Tensor:
         """Both side by side; with ``fusion`` w, as label vectors [w dual ; (1 - w) classifier].
 
         The inner product of a text's vectors with a label's is then w cos(dual) + (1 - w) cos(classifier), so that one
-        index serves both heads, and either alone when the other's part of the text is 0.
+        index serves both heads, and either alone when the other's part of the text is 0. A ``bonus`` is one number
+        more a label, that a text with a 1 there gets as it is.
         """
         parts = [part for part in (self.dual, self.classifier) if part is not None]
         if fusion is not None and len(parts) == 2:
             parts = [parts[0] * fusion, parts[1] * (1 - fusion)]
+        if bonus_N is not None:
+            parts.append(bonus_N.to(parts[0])[:, None])
         return torch.cat(parts, dim=1)
 
 
@@ -86,6 +90,7 @@ class Network(nn.Module):
         classifiers: RowTable | None,
         *,
         temperature: float,
+        classifier_temperature: float | None = None,
         learn_temperature: bool = False,
         classifier_encoder: nn.Module | None = None,
     ) -> None:
@@ -96,7 +101,7 @@ class Network(nn.Module):
         self.classifier = classifier
         self.classifiers = classifiers
         # Learned as a logarithm: it stays positive, and a step changes it by a share of itself.
-        scales = torch.full((2,), -float(np.log(temperature)))
+        scales = torch.tensor([-math.log(temperature), -math.log(classifier_temperature or temperature)])
         self.log_scales = nn.Parameter(scales, requires_grad=learn_temperature)
 
     @property

@@ -19,6 +19,7 @@ from unidex.data.dataset import Dataset, Split
 from unidex.data.formats import BUILT_IN, check_target, read, write
 from unidex.data.options import ReadOptions
 from unidex.errors import DataError, UnidexError, quoted
+from unidex.memory import keep_freed_memory
 from unidex.metrics.bins import Bin
 from unidex.metrics.evaluation import Evaluation, places_needed
 from unidex.predictions import read_predictions
@@ -173,6 +174,7 @@ def train_together(
     from unidex import distributed
     from unidex.training.run import Run, read_log
 
+    keep_freed_memory()
     config = load_config(recipe, list(settings))
     where = chosen_device(distributed.local_device(device))
     folder = None if out is None else Path(out)
@@ -328,3 +330,16 @@ def remove_labels(folder: Path, uids: list[str]) -> list[dict[str, Any]]:
     model.remove_labels(ids)
     model.save(folder)
     return rows
+
+
+def remember(folder: Path, file: Path, out: Path | None = None) -> dict[str, Any]:
+    """Let new texts with their labels count in a model folder, or in a copy of it; the result says how many."""
+    from unidex import living
+
+    if out is not None and out.exists():
+        raise UnidexError(f"{out}: the model folder must be new, but exists; name another or remove it")
+    model = load_model(folder)
+    done = living.remember(model, file)
+    target = out or folder
+    model.save(target)
+    return {"model": str(target)} | done

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from unidex import __version__
-from unidex.cli import augment, convert, evaluate, inspect, labels, predict, recipes, score, train
+from unidex.cli import augment, convert, evaluate, inspect, labels, predict, recipes, remember, score, train
 from unidex.cli.output import ReaderLeftError, install_logging, install_progress
 from unidex.errors import UnidexError
 
@@ -46,6 +46,7 @@ _add("train", train.train)
 _add("predict", predict.predict)
 _add("evaluate", evaluate.evaluate)
 _add("score", score.score)
+_add("remember", remember.remember)
 _add("recipes", recipes.recipes)
 _add("config", recipes.config)
 app.add_typer(labels.app, name="labels")

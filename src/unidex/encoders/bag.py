@@ -35,6 +35,12 @@ class BagEncoder(nn.Module):
             # Small, not zero: the encoder begins as the plain sum, and every weight gets a gradient.
             nn.init.normal_(self.layer.weight, std=0.1 / dim**0.5)
             nn.init.zeros_(self.layer.bias)
+        self.feature_weights_F: Tensor | None
+        self.register_buffer("feature_weights_F", None)
+
+    def weigh(self, weights_F: Tensor) -> None:
+        """Let features count more or less than their rows say, from now on."""
+        self.register_buffer("feature_weights_F", weights_F.to(self.table.weight.device))
 
     def prepare(self, texts: Any) -> sparse.csr_array:
         """Texts as sparse rows, made once; ``forward`` takes rows of it."""
@@ -54,6 +60,8 @@ class BagEncoder(nn.Module):
         self, rows_NF: sparse.csr_array, touched: list[Touched] | None = None, rng: np.random.Generator | None = None
     ) -> Tensor:
         """N x D vectors. With ``touched``, the feature vectors used are noted there as leaves that get a gradient."""
+        if self.feature_weights_F is not None:
+            rows_NF = _weighed(rows_NF, self.feature_weights_F)
         if touched is None:
             summed = _product(rows_NF, self.table.weight)
         else:
@@ -76,6 +84,25 @@ def drop_features(rows_NF: sparse.csr_array, share: float, rng: np.random.Genera
     kept = rng.random(rows_NF.nnz, dtype=np.float32) >= share
     before = np.concatenate([[0], np.cumsum(kept)])
     return sparse.csr_array((rows_NF.data[kept], rows_NF.indices[kept], before[rows_NF.indptr]), shape=rows_NF.shape)
+
+
+def rare_weights(rows_NF: sparse.csr_array, rare: float) -> NDArray[np.float32]:
+    """How much each feature counts, n / (n + rare), where n is the number of texts that have it.
+
+    What a feature of one or two texts has learned is mostly those texts; a new text that has it should heed its other
+    features more.
+
+    >>> rare_weights(sparse.csr_array(np.array([[1, 1, 0], [1, 0, 0], [1, 0, 0]])), rare=1.0).tolist()
+    [0.75, 0.5, 0.0]
+    """
+    counts_F = np.bincount(rows_NF.indices, minlength=rows_NF.shape[1])
+    weights_F: NDArray[np.float32] = (counts_F / (counts_F + rare)).astype(np.float32)
+    return weights_F
+
+
+def _weighed(rows_NF: sparse.csr_array, weights_F: Tensor) -> sparse.csr_array:
+    data = rows_NF.data * weights_F.cpu().numpy()[rows_NF.indices]
+    return sparse.csr_array((data, rows_NF.indices, rows_NF.indptr), shape=rows_NF.shape)
 
 
 def used_columns(rows_NF: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -89,6 +89,10 @@ class Index(Protocol):
         """
         ...
 
+    def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of labels, one a row."""
+        ...
+
     def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
         """Append labels; the result is their ids."""
         ...

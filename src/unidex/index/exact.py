@@ -202,6 +202,17 @@ class ExactIndex:
         hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
         return _search(self._parts, queries_BD, k, hidden=hidden, excluded=excluded, device=self._parts[0].device)
 
+    def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of labels, one a row."""
+        found = np.empty((len(ids), self.dim), dtype=np.float32)
+        first = 0
+        for part in self._parts:
+            here = (ids >= first) & (ids < first + len(part))
+            rows = torch.from_numpy(ids[here] - first).to(part.device)
+            found[here] = part.index_select(0, rows).cpu().numpy()
+            first += len(part)
+        return found
+
     def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
         """Append labels; the result is their ids. Earlier additions are copied, so add many at a time."""
         check_vectors(vectors, "label vectors", self.dim)

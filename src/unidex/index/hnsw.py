@@ -167,6 +167,11 @@ class HnswIndex:
             best.ids[short], best.scores[short] = exact.ids, exact.scores
         return best
 
+    def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of labels, one a row."""
+        stored: NDArray[np.float32] = stored_vectors(library().downcast_index(self._graph.storage))
+        return stored[ids]
+
     def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
         """Append labels and link them; the result is their ids."""
         check_vectors(vectors, "label vectors", self.dim)

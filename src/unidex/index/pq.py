@@ -170,6 +170,10 @@ class PqIndex:
         blocks = [self._search_codes(queries[s : s + texts_at_once], k, fetched, wanted, hidden) for s in starts]
         return TopK(np.concatenate([b.ids for b in blocks]), np.concatenate([b.scores for b in blocks]))
 
+    def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of labels, one a row."""
+        return stored_vectors(self._flat)[ids]
+
     def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
         """Append labels; the result is their ids. Codes are learned anew when the labels have doubled."""
         check_vectors(vectors, "label vectors", self.dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +12,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from unidex.config import Config
+from unidex.augment.points import label_points
+from unidex.config import Augment, Config
 from unidex.distributed import Processes
 from unidex.errors import UnidexError
 from unidex.network import Network, Vectors
 from unidex.pools.batches import clustered_batches, num_clusters, random_batches
 from unidex.pools.negatives import mine_negatives
 from unidex.pools.pool import Batch, make_batch, whole_batch
+
+logger = logging.getLogger(__name__)
 
 Ids = NDArray[np.int64]
 
@@ -40,6 +44,38 @@ class TrainingSet:
     labels: Any
     positives: sparse.csr_array
     filter_pairs: sparse.csr_array
+
+
+def with_label_points(data: TrainingSet, settings: Augment, seed: int, stack: Any) -> TrainingSet:
+    """A training set with label texts as further texts (Gandalf): kept texts first, then label texts.
+
+    A label text has no filter pairs, except that its own label does not count against it where it is no target.
+
+    Args:
+        data: what there is; co-occurrence comes from its positives.
+        settings: the section [augment] of a recipe.
+        seed: of what is drawn.
+        stack: joins prepared texts.
+    """
+    points = label_points(data.positives, settings, seed)
+    num_points, num_labels = len(points.labels), data.positives.shape[1]
+    logger.info(
+        "%s: %d label texts as training points beside %d texts, %.1f targets each",
+        settings.method,
+        num_points,
+        len(points.texts),
+        points.targets.nnz / max(1, num_points),
+    )
+    own = np.arange(num_points) if not settings.self_label else np.arange(0)
+    pairs = (np.ones(len(own), dtype=bool), (own, points.labels[own]))
+    return TrainingSet(
+        stack([data.texts[points.texts], data.labels[points.labels]]),
+        data.labels,
+        sparse.vstack([data.positives[points.texts], points.targets], format="csr"),
+        sparse.vstack(
+            [data.filter_pairs[points.texts], sparse.csr_array(pairs, shape=(num_points, num_labels))], format="csr"
+        ),
+    )
 
 
 class Batching:

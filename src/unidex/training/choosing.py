@@ -14,15 +14,18 @@ from unidex.config import Config
 from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.distributed import Processes
 from unidex.errors import UnidexError
-from unidex.evaluating import fusion_scores, metric_value, score_network
-from unidex.network import Network
+from unidex.evaluating import PLACES, metric_value, metrics_of, score_network
+from unidex.metrics.evaluation import places_needed
+from unidex.neighbours import Neighbours
+from unidex.network import Network, Vectors
+from unidex.weighing import EVEN, FUSIONS, NEIGHBOURS, PRIORS, Weights, best_weights, parts_of
 
 logger = logging.getLogger(__name__)
 
-# More validation texts than this make a choice slower, not better.
-_MOST_TEXTS = 5000
-# Neither head quite alone: one of weight 0 could not be searched by itself any more, as a new label's neighbours are.
-_FUSIONS = (0.02, *(round(0.1 * tenth, 1) for tenth in range(1, 10)), 0.98)
+# More validation texts than this make a choice slower, not better: of weights, and of when to stop. What is not held
+# back is trained on.
+_MOST_TEXTS = 3000
+_A_LOOK = 800
 
 
 @dataclass(frozen=True)
@@ -32,16 +35,20 @@ class Choice:
     Attributes:
         epochs: passes over the texts.
         fusion: weight of the dual encoder.
-        dual_weight: weight of the dual encoder's loss.
+        neighbours: weight of the nearest train texts' labels.
+        prior: weight of a label's frequency.
         augment: the method of augmentation.
+        hard_negatives: mined labels drawn for each text.
         metrics: of the best trial.
         value: what they were compared by.
     """
 
     epochs: int
     fusion: float
-    dual_weight: float
+    neighbours: float
+    prior: float
     augment: str
+    hard_negatives: int
     metrics: dict[str, float]
     value: float
 
@@ -58,6 +65,7 @@ class Validation:
         rows: ids of the texts that are trained on.
         split: the texts kept back, without those that have no label left.
         texts: their prepared form.
+        train_texts: the prepared form of all train texts.
         labels: prepared texts of this process's labels.
         forbidden: ids of the labels that are left out.
         processes: who takes part.
@@ -67,6 +75,7 @@ class Validation:
     rows: NDArray[np.int64]
     split: Split
     texts: Any
+    train_texts: Any
     labels: Any
     forbidden: NDArray[np.int64]
     processes: Processes
@@ -74,8 +83,7 @@ class Validation:
     @classmethod
     def of(cls, dataset: Dataset, share: float, seed: int, texts: Any, labels: Any, processes: Processes) -> Validation:
         """Keep a share of the train texts back; ``texts`` and ``labels`` are the prepared ones, all of them."""
-        rows, held_out = split_rows(len(dataset.train), share, seed)
-        held_out = held_out[:: max(1, -(-len(held_out) // _MOST_TEXTS))]
+        rows, held_out = _held_out(texts, len(dataset.train), share, seed)
         known = np.bincount(dataset.train.positives[rows].indices, minlength=dataset.num_labels) > 0
         lost = np.flatnonzero(~known & (dataset.label_frequencies() > 0))
         split = dataset.train.take(held_out)
@@ -90,43 +98,103 @@ class Validation:
             )
         kept = Split.of(split.texts, left, split.filter_pairs).take(answered)
         own = labels[processes.shard(dataset.num_labels)]
-        return cls(dataset, rows, kept, texts[held_out[answered]], own, lost, processes)
+        return cls(dataset, rows, kept, texts[held_out[answered]], texts, own, lost, processes)
 
     def score(self, network: Network, fusion: float) -> dict[str, float]:
-        """The metrics of a network."""
+        """The metrics of a network on some of the texts: for a look between two epochs."""
+        split = self.split.take(np.arange(min(_A_LOOK, len(self.split))))
+        texts = self.texts[: len(split)]
         return score_network(
-            network,
-            self.texts,
-            self.labels,
-            self.dataset,
-            self.split,
-            fusion,
-            self.processes,
-            forbidden=self.forbidden,
+            network, texts, self.labels, self.dataset, split, fusion, self.processes, forbidden=self.forbidden
         )
-
-    def best_fusion(self, network: Network, metric: str) -> float:
-        """The fusion weight of the highest value; of equal ones, the one nearest to the middle."""
-        scores = fusion_scores(
-            network,
-            self.texts,
-            self.labels,
-            self.dataset,
-            self.split,
-            _FUSIONS,
-            self.processes,
-            forbidden=self.forbidden,
-        )
-        values = {weight: metric_value(found, metric) for weight, found in scores.items()}
-        best = max(values, key=lambda weight: (values[weight], -abs(weight - 0.5)))
-        logger.info("fusion weight %g of the dual encoder is best on validation", best)
-        return best
 
     def choice(self, network: Network, epochs: int, config: Config) -> Choice:
         """What a trial has come to: a network that was best after ``epochs``."""
-        fusion = config.predict.fusion
-        if config.predict.choose_fusion and network.dual is not None and network.classifier is not None:
-            fusion = self.best_fusion(network, config.train.metric)
-        metrics = self.score(network, fusion)
-        value = metric_value(metrics, config.train.metric)
-        return Choice(epochs, fusion, config.loss.dual_weight, config.augment.method, metrics, value)
+        predict, metric = config.predict, config.train.metric
+        queries = network.text_vectors(self.texts, self.processes)
+        own = network.label_vectors(self.labels)
+        labels = Vectors(
+            *(None if part is None else self.processes.gather(part) for part in (own.dual, own.classifier))
+        )
+        positives = self.dataset.train.positives[self.rows]
+        counts_L = np.bincount(positives.indices, minlength=self.dataset.num_labels)
+        both = network.dual is not None and network.classifier is not None
+        fusions = FUSIONS if predict.choose_fusion and both else ()
+        priors = PRIORS if predict.choose_prior else ()
+        near = None
+        if predict.choose_neighbours or predict.neighbours > 0:
+            near = Neighbours.of(
+                network.text_vectors(self.train_texts[self.rows], self.processes).joined(EVEN).cpu().numpy(),
+                positives,
+                num_neighbours=predict.num_neighbours,
+                temperature=predict.neighbours_temperature,
+            )
+        places = places_needed(self.split, PLACES)
+        parts = parts_of(queries, labels, counts_L, near, least=places, forbidden=self.forbidden)
+
+        def metrics_with(tried: Weights) -> dict[str, float]:
+            return metrics_of(parts.ranked(tried, places), self.dataset, self.split)
+
+        weights = best_weights(
+            lambda tried: metric_value(metrics_with(tried), metric),
+            Weights(predict.fusion, predict.neighbours, predict.prior),
+            fusions=fusions,
+            neighbours=NEIGHBOURS if predict.choose_neighbours else (),
+            priors=priors,
+        )
+        metrics = metrics_with(weights)
+        if fusions or priors or predict.choose_neighbours:
+            logger.info(
+                "best on validation: weight %g of the dual encoder, %g of neighbours, %g of label frequency",
+                weights.fusion,
+                weights.neighbours,
+                weights.prior,
+            )
+        return Choice(
+            epochs,
+            weights.fusion,
+            weights.neighbours,
+            weights.prior,
+            config.augment.method,
+            config.pool.hard_negatives,
+            metrics,
+            metric_value(metrics, metric),
+        )
+
+
+def _held_out(texts: Any, num_texts: int, share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to train on, and rows to keep back: texts that are much alike together, where their features are known.
+
+    Train texts are often more like each other (versions, editions, parts of one thing) than new texts will be like
+    them. Texts whose rarest shared feature is the same go to the same side.
+    """
+    if not sparse.issparse(texts):
+        return split_rows(num_texts, min(share, _MOST_TEXTS / max(1, num_texts)), seed)
+    groups = rarest_features(sparse.csr_array(texts))
+    order = np.random.default_rng(seed).permutation(texts.shape[1] + 1)
+    # Texts of one group stand together; a group that is cut by the end of the held-out part does no harm.
+    ranked = np.argsort(order[groups], kind="stable")
+    count = min(max(1, round(share * num_texts)), max(0, num_texts - 1), _MOST_TEXTS)
+    return np.sort(ranked[count:]), np.sort(ranked[:count])
+
+
+def rarest_features(rows_NF: sparse.csr_array) -> NDArray[np.int64]:
+    """For each text, which of its features that other texts have too is the rarest; the last of all where none is.
+
+    Features that one text alone has say nothing of likeness. Of equally rare ones the lower id counts.
+
+    >>> rarest_features(sparse.csr_array(np.array([[1, 1, 0, 0], [1, 1, 0, 1], [1, 0, 1, 0]]))).tolist()
+    [1, 1, 0]
+    """
+    num_rows, num_features = rows_NF.shape
+    counts_F = np.bincount(rows_NF.indices, minlength=num_features)
+    rows = np.repeat(np.arange(num_rows), np.diff(rows_NF.indptr))
+    shared = counts_F[rows_NF.indices] > 1
+    rows, columns = rows[shared], rows_NF.indices[shared].astype(np.int64)
+    found = np.full(num_rows, num_features, dtype=np.int64)
+    best = np.full(num_rows, np.iinfo(np.int64).max)
+    keys = counts_F[columns].astype(np.int64) * (num_features + 1) + columns
+    np.minimum.at(best, rows, keys)
+    has = best < np.iinfo(np.int64).max
+    found[has] = best[has] % (num_features + 1)
+    return found

@@ -106,7 +106,7 @@ class Trainer:
                     self._validate_now()
                 if self._is_checkpoint_due() and self.epoch < epochs:
                     self._save_checkpoint()
-        if self._validate is not None:
+        if self._validate is not None or self.config.train.falling_epochs > 0:
             # Another phase follows: a run that is resumed in it does not make this one again.
             self._save_checkpoint()
         if self._best is not None:
@@ -197,11 +197,14 @@ class Trainer:
         metrics = self._validate(self.network)
         value = metric_value(metrics, self.config.train.metric)
         self._log.validation(self.epoch, self.step, metrics)
+        gains = value > self._best_value + self.config.train.least_gain * abs(self._best_value) or self._best is None
+        self._validations_without_gain = 0 if gains else self._validations_without_gain + 1
         if value > self._best_value:
             self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
-            self._best_value, self._best_epoch, self._validations_without_gain = value, self.epoch, 0
-        else:
-            self._validations_without_gain += 1
+            self._best_value, self._best_epoch = value, self.epoch
+
+    def _is_best_now(self) -> bool:
+        return self.batch == 0 and self.epoch == self._best_epoch
 
     def _network_state(self) -> dict[str, Tensor]:
         state = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
@@ -218,7 +221,8 @@ class Trainer:
         if self.folder is None:
             return
         tensors = self._network_state() | {f"optimiser.{k}": v for k, v in self.optimisers.state().items()}
-        if self._best is not None:
+        # Right after the best validation the network itself is the best.
+        if self._best is not None and not self._is_best_now():
             tensors |= {f"best.{name}": value for name, value in self._best.items()}
         tensors |= self._batching.state()
         state = {
@@ -255,6 +259,8 @@ class Trainer:
         self._best = _part(tensors, "best.") or None
         self._best_value = -np.inf if state["best_value"] is None else state["best_value"]
         self._best_epoch = state["best_epoch"]
+        if self._best is None and state["best_value"] is not None:
+            self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
         self._validations_without_gain = state["validations_without_gain"]
         self._batching.load(tensors)
         self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]

@@ -1,0 +1,231 @@
+"""The model folder: what a model is on disk, written whole or not at all, and checked before it is read.
+
+``config.toml``, ``encoder.safetensors``, ``encoder/``, ``classifier.safetensors``, ``labels.jsonl``, ``index/``,
+``neighbours/``, ``metrics.json``, ``train.jsonl``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
+What a model does with its parts is not said here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from unidex import index as indexes
+from unidex.building import build_network, load_encoder
+from unidex.config import Config, parse, read_toml
+from unidex.errors import ModelError
+from unidex.neighbours import Neighbours
+from unidex.network import Network
+
+FORMAT = 1
+# Row tables that are saved with the encoder's dense weights.
+_ENCODER_TABLES = ("features", "classifier_features")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSet:
+    """The labels of a model by id.
+
+    Attributes:
+        texts: their texts.
+        uids: the user's own names.
+        frequencies: number of train texts of each; 0 for one that was added.
+        removed: which are not predicted any more.
+    """
+
+    texts: list[str]
+    uids: list[str]
+    frequencies: NDArray[np.int64]
+    removed: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a model folder holds.
+
+    Attributes:
+        config: the recipe.
+        network: encoders, heads and classifiers.
+        labels: the labels.
+        index: the index over them.
+        neighbours: train texts, where they count in a score.
+        metrics: what was measured and chosen.
+        log: what training has said, a JSON object a line.
+    """
+
+    config: Config
+    network: Network
+    labels: LabelSet
+    index: indexes.Index
+    neighbours: Neighbours | None
+    metrics: dict[str, Any]
+    log: str
+
+
+def save(folder: Path, contents: Contents) -> None:
+    """Write a model folder: complete, or not at all. One that is there is replaced."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        _write(unfinished, contents)
+        unfinished.chmod(0o755)
+        before = _before(folder)
+        shutil.rmtree(before, ignore_errors=True)
+        if folder.exists():
+            folder.rename(before)
+        unfinished.rename(folder)
+        shutil.rmtree(before, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def load(folder: Path, device: str = "cpu") -> Contents:
+    """Read a model folder; every file is checked against the manifest first."""
+    before = _before(folder)
+    if not folder.exists() and before.exists():
+        # A crash between the two renames of save: the old model is whole.
+        before.rename(folder)
+    _check_manifest(folder)
+    config = parse(read_toml(folder / "config.toml"), where=str(folder / "config.toml"))
+    try:
+        dense = load_file(folder / "encoder.safetensors", device=device)
+        classifier_file = folder / "classifier.safetensors"
+        rows = load_file(classifier_file, device=device) if classifier_file.exists() else {}
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        log = (folder / "train.jsonl").read_text(encoding="utf-8")
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
+    labels = _read_labels(folder / "labels.jsonl")
+    encoder = load_encoder(config, folder / "encoder")
+    # One label: the table is replaced at once by the saved one.
+    network = build_network(config, encoder, 1, device)
+    tables = network.tables()
+    for name in _ENCODER_TABLES:
+        if name in tables:
+            tables[name].weight = dense.pop(name)
+    if network.classifiers is not None:
+        network.classifiers.weight = rows["classifiers"]
+    network.load_state_dict(dense)
+    near = folder / "neighbours"
+    neighbours = Neighbours.load(near) if near.is_dir() else None
+    return Contents(config, network, labels, indexes.load(folder / "index"), neighbours, metrics, log)
+
+
+def _before(folder: Path) -> Path:
+    """Where the old model stands while the new one takes its place."""
+    return folder.with_name(f".{folder.name}-before")
+
+
+def _write(folder: Path, contents: Contents) -> None:
+    network = contents.network
+    (folder / "config.toml").write_text(contents.config.as_toml(), encoding="utf-8")
+    tables = network.tables()
+    dense = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    dense |= {name: tables[name].weight.contiguous() for name in _ENCODER_TABLES if name in tables}
+    save_file(dense, folder / "encoder.safetensors")
+    if "classifiers" in tables:
+        save_file({"classifiers": tables["classifiers"].weight.contiguous()}, folder / "classifier.safetensors")
+    (folder / "encoder").mkdir()
+    network.encoder.save(folder / "encoder")
+    _write_labels(folder / "labels.jsonl", contents.labels)
+    contents.index.save(folder / "index")
+    if contents.neighbours is not None:
+        contents.neighbours.save(folder / "neighbours")
+    (folder / "metrics.json").write_text(json.dumps(contents.metrics, indent=2) + "\n", encoding="utf-8")
+    (folder / "train.jsonl").write_text(contents.log, encoding="utf-8")
+    (folder / "MODEL_CARD.md").write_text(_card(contents), encoding="utf-8")
+    manifest = {"format": FORMAT, "files": _hashes(folder)}
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+class _LabelRow(msgspec.Struct):
+    """One line of labels.jsonl."""
+
+    uid: str
+    text: str
+    frequency: int = 0
+    removed: bool = False
+
+
+def _write_labels(file: Path, labels: LabelSet) -> None:
+    encode = msgspec.json.Encoder().encode
+    rows = zip(labels.uids, labels.texts, labels.frequencies.tolist(), labels.removed.tolist(), strict=True)
+    with file.open("wb") as out:
+        out.writelines(encode(_LabelRow(*row)) + b"\n" for row in rows)
+
+
+def _read_labels(file: Path) -> LabelSet:
+    try:
+        rows = msgspec.json.Decoder(_LabelRow).decode_lines(file.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ModelError(f"{file}: the labels cannot be read ({error}); copy the model again") from None
+    return LabelSet(
+        [row.text for row in rows],
+        [row.uid for row in rows],
+        np.array([row.frequency for row in rows], dtype=np.int64),
+        np.array([row.removed for row in rows], dtype=bool),
+    )
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
+    files += sorted(folder.glob("*/manifest.json"))
+    return {str(file.relative_to(folder)): _hash(file) for file in files}
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _check_manifest(folder: Path) -> None:
+    file = folder / "manifest.json"
+    if not file.is_file():
+        raise ModelError(f"{folder}: a model folder must hold manifest.json, but this does not; is it a model?")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+        expected, found_format = dict(manifest["files"]), manifest["format"]
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise ModelError(f"{file}: the manifest cannot be read ({error}); copy the model again") from None
+    if found_format != FORMAT:
+        raise ModelError(
+            f"{file}: the model must have format {FORMAT}, but has {found_format}; train or convert it anew"
+        )
+    found = _hashes(folder)
+    for name, wanted in sorted(expected.items()):
+        if found.get(name) != wanted:
+            what = "changed" if name in found else "is missing"
+            raise ModelError(f"{folder / name}: the file {what} since the model was saved; copy the model again")
+
+
+def _card(contents: Contents) -> str:
+    config, metrics = contents.config, contents.metrics
+    removed = int(contents.labels.removed.sum())
+    scores = metrics.get("test") or metrics.get("validation") or {}
+    rows = [f"| {name} | {value:.2f} |" for name, value in scores.items() if isinstance(value, float)]
+    table = "\n".join(["| metric | percent |", "|---|---:|", *rows]) if rows else "Not evaluated."
+    return (
+        f"# A unidex model\n\n"
+        f"- recipe: {config.recipe or 'own'}. {config.about}\n"
+        f"- data: {metrics.get('data', {}).get('name', 'not named')}, "
+        f"{metrics.get('data', {}).get('num_train', 0):,} train texts\n"
+        f"- labels: {len(contents.labels) - removed:,}" + (f" ({removed:,} removed)" if removed else "") + "\n"
+        f"- encoder: {config.encoder.kind}; heads: "
+        + ", ".join(name for name in ("dual", "classifier") if getattr(config.heads, name))
+        + f"; index: {config.predict.index}\n\n## Scores on test\n\n{table}\n"
+    )

@@ -1,0 +1,30 @@
+import platform
+import sys
+
+import numpy as np
+import pytest
+
+from unidex import memory
+from unidex.memory import keep_freed_memory
+
+
+def test_glibc_is_told_and_memory_still_works():
+    assert keep_freed_memory() is (sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc")
+    assert isinstance(keep_freed_memory(), bool)
+    # Blocks below and above what the heap may hold, freed and wanted again.
+    for size in (1 << 10, 1 << 22, 1 << 24) * 3:
+        block = np.full(size, 7, dtype=np.float32)
+        assert block[0] == block[-1] == 7
+
+
+@pytest.mark.parametrize("name", ["darwin", "win32"])
+def test_other_systems_are_left_alone(name, monkeypatch):
+    monkeypatch.setattr(memory.sys, "platform", name)
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: pytest.fail("the system's library was asked for"))
+    assert keep_freed_memory() is False
+
+
+def test_a_system_without_the_setting_says_so(monkeypatch):
+    monkeypatch.setattr(memory.sys, "platform", "linux")
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: object())
+    assert keep_freed_memory() is False
