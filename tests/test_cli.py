@@ -261,7 +261,10 @@ def test_a_reader_that_leaves_is_no_error(shop, unbuffered):
 
 def test_an_interrupt_in_the_midst_of_writing_leaves_nothing_behind(shop, tmp_path):
     program = (
-        "import os, pathlib, time; from unidex.cli.main import main; from unidex.data.formats import text_lines\n"
+        "import os, pathlib, signal, time; from unidex.cli.main import main\n"
+        "from unidex.data.formats import text_lines\n"
+        # A shell lets what it runs in the background ignore interrupts, and the child would inherit that.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "text_lines._write_sparse = lambda *_: (pathlib.Path(os.environ['READY']).touch(), time.sleep(60))\n"
         "main()"
     )
