@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from gradients import gradients
 from synthetic import QUICK, topics
 from unidex.building import build_encoder, build_network, start_classifiers
 from unidex.config import load
@@ -36,7 +37,7 @@ def setting(*changes):
     return data, config, network
 
 
-def gradients(data, config, network):
+def gradients_of_a_step(data, config, network):
     """The gradients of a step by name: of dense parameters, and of tables as whole matrices."""
     network.train()
     batch = make_batch(
@@ -52,27 +53,21 @@ def gradients(data, config, network):
     texts, labels = (network.encoder.prepare(part.texts) for part in (data.train, data.labels))
     value, touched = objective(network, texts, labels, batch, config, None, np.random.default_rng(5))
     value.backward()
-    found = {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None}
-    names = {id(table): name for name, table in network.tables().items()}
-    for used in merged(touched):
-        whole = torch.zeros_like(used.table.weight)
-        found[names[id(used.table)]] = whole.index_copy_(0, used.ids, used.rows.grad)
-    network.zero_grad()
-    return found
+    return gradients(network, touched)
 
 
 def test_each_loss_moves_its_own_encoder_as_if_the_other_were_not_there():
     data, config, network = setting(APART, "loss.dual_weight=0.3")
-    found = gradients(data, config, network)
+    found = gradients_of_a_step(data, config, network)
     own, dual, classifier = network.classifier_encoder, network.dual, network.classifier
     temperature = config.loss.temperature
     one_head = {name: config.heads.model_copy(update={name: False}) for name in ("dual", "classifier")}
-    dual_alone = gradients(
+    dual_alone = gradients_of_a_step(
         data,
         config.model_copy(update={"heads": one_head["classifier"]}),
         Network(network.encoder, dual, None, None, temperature=temperature),
     )
-    classifier_alone = gradients(
+    classifier_alone = gradients_of_a_step(
         data,
         config.model_copy(update={"heads": one_head["dual"]}),
         Network(own, None, classifier, network.classifiers, temperature=temperature),
@@ -89,7 +84,7 @@ def test_each_loss_moves_its_own_encoder_as_if_the_other_were_not_there():
 
 @pytest.mark.parametrize(("weight", "still"), [(1.0, "classifier_features"), (0.0, "features")])
 def test_a_loss_of_no_weight_leaves_its_encoder_alone(weight, still):
-    found = gradients(*setting(APART, f"loss.dual_weight={weight}"))
+    found = gradients_of_a_step(*setting(APART, f"loss.dual_weight={weight}"))
     moved = ({"features", "classifier_features"} - {still}).pop()
     assert found[moved].abs().max() > 0
     # A dual encoder whose loss does not count is not even asked.

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from gradients import gradients
 from synthetic import QUICK, topics
 from unidex.building import build_encoder, build_network
 from unidex.config import load
 from unidex.distributed import ALONE, Processes
 from unidex.errors import ConfigError
-from unidex.labels.rows import merged
 from unidex.pipeline import train
 from unidex.pools.pool import make_batch, whole_batch
 from unidex.training.gradient_cache import GradientCache
@@ -29,17 +29,6 @@ def setting(recipe, changes, data):
     network = build_network(config, encoder, data.num_labels)
     network.train()
     return config, network, encoder.prepare(data.train.texts), encoder.prepare(data.labels.texts)
-
-
-def gradients(network, touched):
-    """Every gradient by name: dense parameters, and tables as whole matrices."""
-    found = {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None}
-    names = {id(table): name for name, table in network.tables().items()}
-    for used in merged(touched):
-        whole = torch.zeros_like(used.table.weight)
-        found[names[id(used.table)]] = whole.index_copy_(0, used.ids, used.rows.grad)
-    network.zero_grad()
-    return found
 
 
 def assert_equal(first, second):

@@ -1,4 +1,4 @@
-"""What the indexes on faiss share: the library imported when wanted, its number of threads, arrays in and out of it.
+"""What the indexes on faiss share: the library imported when wanted, its threads, arrays, and the stored vectors.
 
 Shapes: L labels, D dimensions.
 """
@@ -6,12 +6,16 @@ Shapes: L labels, D dimensions.
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from unidex.index.base import check_ids, check_vectors
+from unidex.topk import TopK
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,3 +50,54 @@ def stored_vectors(flat: Any) -> NDArray[np.float32]:
     """The L x D vectors as a flat index stores them, not a copy; good until vectors are added."""
     vectors_LD: NDArray[np.float32] = library().rev_swig_ptr(flat.get_xb(), flat.ntotal * flat.d)
     return vectors_LD.reshape(flat.ntotal, flat.d)
+
+
+class StoredVectors(ABC):
+    """An index that keeps its vectors in a flat index of faiss, whatever it has beside them to search by."""
+
+    _removed: NDArray[np.int64]
+
+    @property
+    @abstractmethod
+    def _stored(self) -> Any:
+        """The flat index."""
+
+    @abstractmethod
+    def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+        """Store vectors, and make them searchable."""
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels that can be found, without the removed ones."""
+        return self.num_ids - len(self._removed)
+
+    @property
+    def num_ids(self) -> int:
+        """Number of ids given so far, removed labels included; the next added label gets this id."""
+        return int(self._stored.ntotal)
+
+    @property
+    def dim(self) -> int:
+        """Numbers a vector."""
+        return int(self._stored.d)
+
+    def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of labels, one a row."""
+        return stored_vectors(self._stored)[ids]
+
+    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
+        """Append labels; the result is their ids."""
+        check_vectors(vectors, "label vectors", self.dim)
+        first = self.num_ids
+        self._append(vectors)
+        return np.arange(first, self.num_ids, dtype=np.int64)
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Never return these labels again. What they are searched by stays; build again after many."""
+        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
+
+    def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:
+        from unidex.index.exact import search_exact
+
+        forbidden = None if hidden is None else np.flatnonzero(hidden)
+        return search_exact(queries, stored_vectors(self._stored), k, forbidden=forbidden)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unidex.errors import ConfigError, ModelError
 from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, load_array, read_manifest, saved_folder
-from unidex.index.faiss_library import as_array, library, stored_vectors, threads
+from unidex.index.faiss_library import StoredVectors, as_array, library, threads
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class HnswSettings:
             raise ConfigError(f"index 'hnsw': deterministic must be true or false, but is {self.deterministic!r}")
 
 
-class HnswIndex:
+class HnswIndex(StoredVectors):
     """Label vectors in a navigable graph.
 
     >>> index = HnswIndex.build(np.eye(3, dtype=np.float32), m=4)
@@ -116,19 +116,8 @@ class HnswIndex:
             np.save(new / "removed.npy", self._removed)
 
     @property
-    def num_labels(self) -> int:
-        """Number of labels that can be found, without the removed ones."""
-        return self.num_ids - len(self._removed)
-
-    @property
-    def num_ids(self) -> int:
-        """Number of ids given so far, removed labels included; the next added label gets this id."""
-        return int(self._graph.ntotal)
-
-    @property
-    def dim(self) -> int:
-        """Numbers a vector."""
-        return int(self._graph.d)
+    def _stored(self) -> Any:
+        return library().downcast_index(self._graph.storage)
 
     def search(
         self,
@@ -167,33 +156,10 @@ class HnswIndex:
             best.ids[short], best.scores[short] = exact.ids, exact.scores
         return best
 
-    def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of labels, one a row."""
-        stored: NDArray[np.float32] = stored_vectors(library().downcast_index(self._graph.storage))
-        return stored[ids]
-
-    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
-        """Append labels and link them; the result is their ids."""
-        check_vectors(vectors, "label vectors", self.dim)
-        first = self.num_ids
-        self._append(vectors)
-        return np.arange(first, self.num_ids, dtype=np.int64)
-
-    def remove(self, ids: ArrayLike) -> None:
-        """Never return these labels again. They stay in the graph as stepping stones; build again after many."""
-        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
-
     def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
         with threads(build_threads(library().__version__, self._settings.deterministic)):
             for start in range(0, len(vectors), ADDED_AT_ONCE):
                 self._graph.add(as_array(vectors[start : start + ADDED_AT_ONCE]))
-
-    def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:
-        from unidex.index.exact import search_exact
-
-        vectors = stored_vectors(library().downcast_index(self._graph.storage))
-        forbidden = None if hidden is None else np.flatnonzero(hidden)
-        return search_exact(queries, vectors, k, forbidden=forbidden)
 
 
 def build_threads(faiss_version: str, deterministic: bool) -> int | None:

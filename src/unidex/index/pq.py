@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unidex.errors import ConfigError, ModelError
 from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, load_array, read_manifest, saved_folder
-from unidex.index.faiss_library import as_array, library, stored_vectors, threads
+from unidex.index.faiss_library import StoredVectors, as_array, library, stored_vectors, threads
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class PqSettings:
                 raise ConfigError(f"index 'pq': {name} must be a whole number >= {least}, but is {value!r}")
 
 
-class PqIndex:
+class PqIndex(StoredVectors):
     """Label vectors with a short code each.
 
     >>> index = PqIndex.build(np.eye(3, dtype=np.float32))
@@ -128,19 +128,8 @@ class PqIndex:
                 library().write_index(self._codes, str(new / "codes.faiss"))
 
     @property
-    def num_labels(self) -> int:
-        """Number of labels that can be found, without the removed ones."""
-        return self.num_ids - len(self._removed)
-
-    @property
-    def num_ids(self) -> int:
-        """Number of ids given so far, removed labels included; the next added label gets this id."""
-        return int(self._flat.ntotal)
-
-    @property
-    def dim(self) -> int:
-        """Numbers a vector."""
-        return int(self._flat.d)
+    def _stored(self) -> Any:
+        return self._flat
 
     def search(
         self,
@@ -169,21 +158,6 @@ class PqIndex:
         starts = range(0, len(queries), texts_at_once)
         blocks = [self._search_codes(queries[s : s + texts_at_once], k, fetched, wanted, hidden) for s in starts]
         return TopK(np.concatenate([b.ids for b in blocks]), np.concatenate([b.scores for b in blocks]))
-
-    def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of labels, one a row."""
-        return stored_vectors(self._flat)[ids]
-
-    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
-        """Append labels; the result is their ids. Codes are learned anew when the labels have doubled."""
-        check_vectors(vectors, "label vectors", self.dim)
-        first = self.num_ids
-        self._append(vectors)
-        return np.arange(first, self.num_ids, dtype=np.int64)
-
-    def remove(self, ids: ArrayLike) -> None:
-        """Never return these labels again. Their codes stay; build again after many."""
-        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
 
     def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
         for start in range(0, len(vectors), ROWS_AT_ONCE):
@@ -247,12 +221,6 @@ class PqIndex:
         pointers = [faiss.swig_ptr(array) for array in (queries, scores_BC, ids_BC)]
         self._flat.compute_distance_subset(len(queries), pointers[0], ids_BC.shape[1], pointers[1], pointers[2])
         return TopK.rank(ids_BC, scores_BC)
-
-    def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:
-        from unidex.index.exact import search_exact
-
-        forbidden = None if hidden is None else np.flatnonzero(hidden)
-        return search_exact(queries, stored_vectors(self._flat), k, forbidden=forbidden)
 
     def _padded(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """The vectors with as many zeros behind them as make whole pieces."""
