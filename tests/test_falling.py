@@ -25,7 +25,8 @@ from unidex.training.loop import Trainer, TrainingStoppedError
 from unidex.training.optimisers import Optimisers
 
 # The recipe auto, with less of everything; batches so small that hard negatives change the pool.
-SMALL = ["encoder.dim=16", "features.min_df=1", "train.epochs=2", "train.batch_size=12"]
+# Rehearsals are looked at in test_calibration.py.
+SMALL = ["encoder.dim=16", "features.min_df=1", "train.epochs=2", "train.batch_size=12", "train.rehearse=0"]
 PLAIN = ["augment.method=none", "pool.try_hard_negatives=0"]
 DATA = topics(num_train=120, num_test=0)
 
@@ -172,7 +173,8 @@ def test_without_a_validation_split_all_texts_are_trained_on_from_the_start():
     assert "choice" not in model.metrics
     assert model.metrics["training"]["epochs"] == 2
     assert model.config.predict.neighbours == 0
-    assert model.neighbours is None
+    # They count for nothing, but their texts are kept.
+    assert model.neighbours.kept[0] == DATA.train.texts[0]
 
 
 # Trials.

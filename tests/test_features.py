@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from collections import Counter, defaultdict
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -195,16 +196,18 @@ def test_matrix_equals_the_naive_one(train, labels, settings):
         assert row == pytest.approx(expected_row, rel=1e-5)
 
 
-@given(st.lists(some_text, max_size=5), some_settings, st.sampled_from([0, 7]))
+@given(st.lists(some_text, max_size=5), some_settings, st.sampled_from([0, 7]), st.sampled_from([0.0, 0.7]))
 @hypothesis_settings(deadline=None, max_examples=80)
-def test_single_text_and_any_chunk_size_equal_the_batch(texts, settings, num_buckets):
-    settings = FeatureSettings(**{**settings.as_dict(), "num_buckets": num_buckets})
+def test_single_text_and_any_chunk_size_equal_the_batch(texts, settings, num_buckets, lead_weight):
+    changes = {"num_buckets": num_buckets, "lead": 2, "lead_weight": lead_weight}
+    settings = FeatureSettings(**{**settings.as_dict(), **changes})
     train = [*TEXTS, *texts[:2]]
     features = Features.fit(train, LABELS, settings)
     in_ones = Features.fit(train, LABELS, settings, chunk_texts=1)
     assert features.fingerprint == in_ones.fingerprint
     matrix = features.transform([*texts, *TEXTS])
     assert same(matrix, features.transform([*texts, *TEXTS], chunk_texts=2))
+    assert same(matrix, features.transform_few([*texts, *TEXTS]))
     for row, text in enumerate([*texts, *TEXTS]):
         ids, weights = features.transform_one(text)
         start, end = matrix.indptr[row], matrix.indptr[row + 1]
@@ -217,10 +220,28 @@ def test_single_text_stays_equal_with_subwords_and_a_full_memory(monkeypatch):
     features = Features.fit(TEXTS, LABELS, EVERYTHING)
     matrix = features.transform(TEXTS)
     for _ in range(2):
+        assert same(matrix, features.transform_few(TEXTS))
         for row, text in enumerate(TEXTS):
             ids, weights = features.transform_one(text)
             assert ids.tolist() == matrix[[row]].indices.tolist()
             assert weights.tobytes() == matrix[[row]].data.tobytes()
+
+
+@given(st.lists(some_text, max_size=5), st.sampled_from([1, 3]), st.sampled_from(["row", "none"]))
+@hypothesis_settings(deadline=None, max_examples=60)
+def test_the_first_words_of_a_text_count_again(texts, lead, normalise):
+    texts = [*TEXTS, *texts, "one two three four five six"]
+    plain = Features.fit(texts, LABELS, FeatureSettings(min_df=1, normalise=normalise))
+    leading = replace(plain, settings=replace(plain.settings, lead=lead, lead_weight=0.5))
+    firsts = [" ".join(text.split()[:lead]) for text in texts]
+    expected = (plain.transform(texts) + 0.5 * plain.transform(firsts)).toarray()
+    # A text of less than twice as many words is what it was.
+    short = [len(text.split()) < 2 * lead for text in texts]
+    expected[short] = plain.transform(texts).toarray()[short]
+    if normalise == "row":
+        lengths = np.linalg.norm(expected, axis=1, keepdims=True)
+        expected = expected / np.where(lengths > 0, lengths, 1)
+    np.testing.assert_allclose(leading.transform(texts).toarray(), expected, atol=1e-6)
 
 
 def test_weights_of_a_known_case():
@@ -491,7 +512,7 @@ def test_a_failed_making_leaves_nothing(tmp_path, monkeypatch):
     features = Features.fit(TEXTS, LABELS, FeatureSettings(min_df=1))
 
     def broken(self, texts):
-        yield self._rows(texts[:2])
+        yield self._plain_rows(texts[:2])
         raise OSError("the disk is full")
 
     monkeypatch.setattr(Features, "rows", broken)

@@ -12,21 +12,24 @@ import unidex
 SOURCE = Path(unidex.__file__).parent
 # From low to high; parts of one layer may know each other.
 LAYERS = [
-    {"errors", "progress", "config", "recipes", "memory"},
+    {"errors", "progress", "config", "recipes", "memory", "locking", "changes", "stages"},
     {"topk", "distributed"},
     {"data"},
     {"metrics", "losses"},
     {"encoders", "labels", "index", "augment"},
-    {"pools", "predictions", "nearest", "neighbours"},
+    {"calibration", "fusing"},
+    {"calibrating"},
+    {"pools", "predictions", "turning", "nearest", "joining", "label_texts", "kept_texts", "neighbours", "label_set", "new_labels"},
     {"network"},
-    {"building", "evaluating", "weighing"},
+    {"building", "evaluating", "weighing", "carrying"},
     {"model_folder"},
     {"model"},
-    {"living", "neighbourhood"},
+    {"living", "neighbourhood", "teaching", "explaining"},
     {"training"},
     {"plan", "pipeline"},
     {"classifier"},
     {"report", "server"},
+    {"comparing"},
     {"cli"},
     {"__init__", "__main__"},  # the package names what it offers, and nothing below asks it
 ]

@@ -166,7 +166,7 @@ def test_evaluate_matches_labels_by_uid(folder, tmp_path):
 def test_labels_verbs_change_the_folder(folder, tmp_path):
     Model.load(folder).save(tmp_path / "m")
     added = add_labels(tmp_path / "m", ["w2c w3d"], None)
-    assert added == [{"id": 24, "uid": "w2c w3d", "text": "w2c w3d"}]
+    assert added == [{"id": 24, "uid": "w2c w3d", "text": "w2c w3d", "frequency": "tail", "num_texts": 0}]
     assert remove_labels(tmp_path / "m", ["L3"])[0]["id"] == 3
     model = Model.load(tmp_path / "m")
     assert bool(model.labels.removed[3])
@@ -195,7 +195,7 @@ def test_command_line_from_training_to_predictions(tmp_path):
     done = unidex("predict", out, "-", "-k", 2, "--json", text=f"{TEXTS[0]}\n{TEXTS[1]}\n")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["text"] for row in rows] == TEXTS[:2]
-    assert rows[0]["labels"][0].keys() == {"id", "uid", "text", "score"}
+    assert rows[0]["labels"][0].keys() == {"id", "uid", "text", "score", "frequency"}
     # What predict prints, score reads.
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     (tmp_path / "predictions.jsonl").write_text(unidex("predict", out, tmp_path / "texts.txt", "--json").stdout)

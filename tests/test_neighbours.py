@@ -63,10 +63,10 @@ def test_neighbours_in_data_are_ordered_and_equals_go_by_id():
     assert found == {
         "name": "shop",
         "by": "texts",
-        "label": {"id": 0, "uid": "0", "text": "shoe", "frequency": 4, "class": "tail"},
+        "label": {"id": 0, "uid": "0", "text": "shoe", "frequency": "tail", "num_texts": 4},
         "neighbours": [
-            {"id": 1, "uid": "1", "text": "red", "frequency": 2, "class": "tail", "score": 0.5},
-            {"id": 2, "uid": "2", "text": "hat", "frequency": 1, "class": "tail", "score": 0.25},
+            {"id": 1, "uid": "1", "text": "red", "frequency": "tail", "num_texts": 2, "score": 0.5},
+            {"id": 2, "uid": "2", "text": "hat", "frequency": "tail", "num_texts": 1, "score": 0.25},
         ],
     }
     # The other way round a rare label always comes with the frequent one, and no place is filled with nothing.
@@ -180,8 +180,8 @@ def test_json_and_a_picture_of_a_data_set(tmp_path):
     for row in found["neighbours"]:
         # Long texts are on two lines.
         assert row["text"].split()[0] in words
-        assert f"{row['score']:.0%}  ({row['frequency']:,} texts)" in words
-    assert f"share of its {found['label']['frequency']:,} train texts" in words
+        assert f"{row['score']:.0%}  ({row['num_texts']:,} texts)" in words
+    assert f"share of its {found['label']['num_texts']:,} train texts" in words
 
 
 def pixels(file):

@@ -10,8 +10,9 @@ from scipy import sparse
 
 from unidex import nearest, neighbours
 from unidex.errors import ModelError
+from unidex.joining import join_scores
 from unidex.nearest import NearestTexts
-from unidex.neighbours import Neighbours, join_scores, softmax_shares
+from unidex.neighbours import Neighbours, softmax_shares
 from unidex.topk import TopK
 
 EYE = np.eye(3, dtype=np.float32)

@@ -14,6 +14,7 @@ from unidex.config import Config, parse, read_toml
 from unidex.encoders.bag import BagEncoder
 from unidex.encoders.feature_settings import FeatureSettings
 from unidex.encoders.features import Features
+from unidex.encoders.inception import InceptionEncoder, num_places
 from unidex.errors import ConfigError, ModelError
 from unidex.labels.heads import ClassifierHead, DualHead
 from unidex.labels.rows import RowTable
@@ -21,12 +22,18 @@ from unidex.network import Network
 
 # Rows of a table that share a seed.
 _SEEDED = 4096
+# What an encoder must have in common with the one whose weights it takes.
+_SHAPE = {
+    "bag": ("kind", "dim", "residual", "spectral"),
+    "inception": ("kind", "dim", "max_length"),
+    "transformer": ("kind", "pooling"),
+}
 # Added to the seed for the classifier's own encoder: drawn with the seed itself, it would be the dual encoder again.
 _OWN_ENCODER = 0x2545F4914F6CDD1D
 
 
 def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> Any:
-    """An encoder before training; the bag's vocabulary is chosen from the texts.
+    """An encoder before training; the vocabulary of the bag or of inception is chosen from the texts.
 
     Where encoder.path is a model folder of ours, its encoder is taken, vocabulary and all.
     """
@@ -39,13 +46,16 @@ def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[st
         from unidex.encoders.transformer import TransformerEncoder
 
         return TransformerEncoder.load(config.encoder.path, config.encoder)
-    features = Features.fit(texts, label_texts, FeatureSettings(**config.features.model_dump()))
+    if config.encoder.kind == "inception":
+        # Refused here already, for the same reason.
+        num_places(config.encoder.dim)
+    features = Features.fit(texts, label_texts, _feature_settings(config))
     if features.num_features == 0:
         raise ConfigError(
-            f"the bag encoder must find at least one feature that occurs in {config.features.min_df} texts, but finds "
+            f"the {config.encoder.kind} encoder must find at least one feature that occurs in {config.features.min_df} texts, but finds "
             "none; lower features.min_df"
         )
-    encoder = _bag(config, features)
+    encoder = _with_table(config, features)
     if config.encoder.path:
         from unidex.encoders.vectors import begin_from
 
@@ -57,8 +67,7 @@ def _encoder_of_model(config: Config, folder: Path) -> Any:
     """The trained encoder of a model folder, as the start of another model."""
     saved = parse(read_toml(folder / "config.toml"), where=str(folder / "config.toml")).encoder
     wanted = config.encoder
-    keys = ("kind", "pooling") if wanted.kind == "transformer" else ("kind", "dim", "residual")
-    for key in keys:
+    for key in _SHAPE[wanted.kind]:
         if getattr(saved, key) != getattr(wanted, key):
             raise ConfigError(
                 f"{folder}: encoder.{key} must be that of the model whose encoder is taken, {getattr(saved, key)!r}, "
@@ -83,7 +92,7 @@ def load_encoder(config: Config, folder: Path) -> Any:
         from unidex.encoders.transformer import TransformerEncoder
 
         return TransformerEncoder.from_config(folder, config.encoder)
-    return _bag(config, Features.load(folder))
+    return _with_table(config, Features.load(folder))
 
 
 def encoders_apart(config: Config) -> bool:
@@ -133,9 +142,9 @@ def build_network(config: Config, encoder: Any, labels: slice | int, device: tor
         learn_temperature=config.loss.learn_temperature,
         classifier_encoder=own,
     )
-    for bag in (encoder, own):
-        if isinstance(bag, BagEncoder):
-            bag.table.weight = bag.table.weight.to(device)
+    for part in (encoder, own):
+        if isinstance(part, BagEncoder | InceptionEncoder):
+            part.table.weight = part.table.weight.to(device)
     return network.to(device)
 
 
@@ -183,6 +192,33 @@ def start_classifiers(network: Network, labels: Any) -> None:
     network.classifiers.weight.copy_(torch.where(said, vectors, network.classifiers.weight))
 
 
+def _feature_settings(config: Config) -> FeatureSettings:
+    features = config.features
+    if config.encoder.kind == "bag":
+        return FeatureSettings(**features.model_dump())
+    return FeatureSettings(
+        parts=False,
+        bigrams=False,
+        weighting="none",
+        min_df=features.min_df,
+        max_features=features.max_features,
+        num_buckets=features.num_buckets,
+    )
+
+
+def _with_table(config: Config, features: Features) -> BagEncoder | InceptionEncoder:
+    if config.encoder.kind == "inception":
+        return InceptionEncoder(features, config.encoder)
+    return _bag(config, features)
+
+
 def _bag(config: Config, features: Features) -> BagEncoder:
     encoder = config.encoder
-    return BagEncoder(features, encoder.dim, dropout=encoder.dropout, residual=encoder.residual)
+    return BagEncoder(
+        features,
+        encoder.dim,
+        dropout=encoder.dropout,
+        residual=encoder.residual,
+        spectral=encoder.spectral,
+        layer_dropout=encoder.layer_dropout,
+    )

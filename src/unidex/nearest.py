@@ -109,12 +109,12 @@ class NearestTexts:
 
         Places stay empty only for want of texts: a query whose lists give too few is compared with all texts.
         """
-        check_k(k)
-        check_vectors(queries_BD, "text vectors", self.dim)
         if self._lists is None:
             from unidex.index.exact import search_exact
 
             return search_exact(queries_BD, self._vectors_TD, k)
+        check_k(k)
+        check_vectors(queries_BD, "text vectors", self.dim)
         queries = _as_array(queries_BD)
         best = self._search_lists(queries, k)
         # A query of zeros is as near to every text, but the tables of fast scan cannot be scaled: it finds none.
@@ -127,6 +127,20 @@ class NearestTexts:
             whole = TopK.rank(ids, scores)
             best.ids[short], best.scores[short] = whole.ids, whole.scores
         return best
+
+    def vectors(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """The vectors of texts, one a row; of many texts, as their 8 bits a number tell them."""
+        found: NDArray[np.float32]
+        if self._lists is None:
+            found = self._vectors_TD[ids]
+        else:
+            found = self._lists.refine_index.reconstruct_batch(ids.astype(np.int64))
+        return found
+
+    def similarities(self, query_D: NDArray[np.float32], ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """The inner products of one query with the texts of these ids."""
+        scores: NDArray[np.float32] = self.vectors(ids) @ np.asarray(query_D, dtype=np.float32)
+        return scores
 
     def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
         """Append texts; the result is their ids.

@@ -108,23 +108,30 @@ def neighbours_in_data(dataset: Dataset, wanted: str, k: int = 10) -> dict[str, 
 
 
 def neighbours_in_model(name: str, model: Model, wanted: str, k: int = 10) -> dict[str, Any]:
-    """The labels whose vectors are nearest to a label's, as the model scores them for a text.
+    """The labels whose vectors are nearest to a label's, as `nearest_labels` finds them.
 
-    The label is searched as if it were a text, with the dual encoder's vector of its text and with its own classifier.
-    So a score is w cos(dual) + (1 - w) cos(classifier) for a model of both heads on unit vectors, w its fusion weight.
     The result is that of `neighbours_in_data` with ``"by": "vectors"``.
     """
     labels = model.labels
     alive = np.flatnonzero(~labels.removed).tolist()
     label = find_label(wanted, labels.texts, labels.uids, labels.frequencies, alive)
-    vector = model.encode([labels.texts[label]])
+    found = nearest_labels(model, label, k)
+    return _rows(name, "vectors", label, found, labels.texts, labels.uids, labels.frequencies)
+
+
+def nearest_labels(model: Model, label: int, k: int = 10) -> TopK:
+    """The labels whose vectors are nearest to a label's, as the model scores them for a text: one row.
+
+    The label is searched as if it were a text, with the dual encoder's vector of its text and with its own classifier.
+    So a score is w cos(dual) + (1 - w) cos(classifier) for a model of both heads on unit vectors, w its fusion weight.
+    """
+    vector = model.encode([model.labels.texts[label]])
     classifiers, head = model.network.classifiers, model.network.classifier
     if classifiers is not None and head is not None and model.config.predict.mode != "dual":
         row = head.as_searched(classifiers.weight[label : label + 1]).cpu().numpy()
         # Dual and classifier stand side by side, and the classifier's part is that of the text so far.
         vector[:, -row.shape[1] :] = row
-    found = model.index.search(vector, k, forbidden=[label])
-    return _rows(name, "vectors", label, found, labels.texts, labels.uids, labels.frequencies)
+    return model.index.search(vector, k, forbidden=[label])
 
 
 def _rows(
@@ -143,8 +150,8 @@ def _rows(
             "id": number,
             "uid": uids[number],
             "text": texts[number],
-            "frequency": int(frequencies_L[number]),
-            "class": CLASSES[classes[number]],
+            "frequency": CLASSES[classes[number]],
+            "num_texts": int(frequencies_L[number]),
         }
 
     neighbours = [

@@ -3,12 +3,12 @@
 It knows nothing of encoders: it takes vectors as they are searched, those of train texts fused like those of labels.
 How the nearest texts are found lives in ``nearest``.
 
-Shapes: B texts to be scored, T train texts, L labels, D dimensions, K places, P pairs of a text and a label.
+Shapes: B texts to be scored, T train texts, L labels, D dimensions, K places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,19 +19,21 @@ from scipy import sparse
 from unidex.data.dataset import canonical
 from unidex.errors import ModelError
 from unidex.index.base import load_array, read_manifest, saved_folder
+from unidex.kept_texts import KeptTexts
+from unidex.label_texts import LabelTexts
 from unidex.nearest import NearestTexts
-from unidex.topk import PADDING, TopK
+from unidex.topk import TopK
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 MAPPED_ABOVE = 1 << 24  # pairs; fewer are read into memory
-# Scores of one pair from an index and from elsewhere differ by rounding: so much, at most, in vectors of norm 1.
-_ROUNDING = 1e-5
+# Train texts of one label that a text is compared with, beside those among so many nearest of all.
+COMPARED, AMONG_NEAREST = 1 << 9, 256
 
 
 class Neighbours:
-    """Train texts that can be searched, and their labels.
+    """Train texts that can be searched, their labels, and perhaps their first characters.
 
     Formula, with n over the nearest train texts of a text x and y the targets of their labels::
 
@@ -50,10 +52,17 @@ class Neighbours:
     """
 
     def __init__(
-        self, texts: NearestTexts, positives: sparse.csr_array, num_neighbours: int, temperature: float
+        self,
+        texts: NearestTexts,
+        positives: sparse.csr_array,
+        num_neighbours: int,
+        temperature: float,
+        kept: KeptTexts | None = None,
     ) -> None:
         self._texts = texts
         self._positives = positives
+        self._label_texts: LabelTexts | None = None
+        self.kept = kept
         self.num_neighbours = num_neighbours
         self.temperature = temperature
 
@@ -65,6 +74,7 @@ class Neighbours:
         *,
         num_neighbours: int = 32,
         temperature: float = 0.05,
+        kept: KeptTexts | None = None,
     ) -> Self:
         """The part over train texts.
 
@@ -73,10 +83,13 @@ class Neighbours:
             positives: T x L, their targets.
             num_neighbours: how many of them speak for a text.
             temperature: how far beyond the nearest the others count; similarities are divided by it.
+            kept: the beginnings of the texts, where they are to be shown.
         """
         _check_settings(num_neighbours, temperature)
         texts = NearestTexts.of(vectors_TD)
-        return cls(texts, _checked_positives(positives, len(texts), None), num_neighbours, temperature)
+        if kept is not None and len(kept) != len(texts):
+            raise ValueError(f"kept texts must be one a train text ({len(texts)}), but are {len(kept)}")
+        return cls(texts, _checked_positives(positives, len(texts), None), num_neighbours, temperature, kept)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -88,6 +101,7 @@ class Neighbours:
             num_labels, num_pairs = int(settings["num_labels"]), int(settings["num_pairs"])
             has_targets = bool(settings["has_targets"])
             num_neighbours, temperature = int(settings["num_neighbours"]), float(settings["temperature"])
+            keep_texts = int(settings.get("keep_texts", 0))
             _check_settings(num_neighbours, temperature)
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(
@@ -106,10 +120,11 @@ class Neighbours:
             targets = np.ones(num_pairs, dtype=np.float32)
         positives = sparse.csr_array((targets, labels, starts), shape=(num_texts, num_labels))
         texts = NearestTexts.read(folder, num_texts, manifest["dim"])
-        return cls(texts, positives, num_neighbours, temperature)
+        kept = KeptTexts.read(folder, num_texts, keep_texts) if keep_texts > 0 else None
+        return cls(texts, positives, num_neighbours, temperature, kept)
 
     def save(self, folder: Path) -> None:
-        """Write ``manifest.json``, the vectors and the pairs (``targets.npy`` only where some are not 1)."""
+        """Write ``manifest.json``, vectors, pairs (``targets.npy`` only where some are not 1), and texts if kept."""
         pairs = self._positives
         has_targets = bool((pairs.data != 1).any())
         settings = {
@@ -118,10 +133,13 @@ class Neighbours:
             "num_labels": self.num_labels,
             "num_pairs": int(pairs.nnz),
             "has_targets": has_targets,
+            "keep_texts": 0 if self.kept is None else self.kept.most,
         }
         manifest = {"kind": "neighbours", "num_ids": self.num_texts, "dim": self.dim, "settings": settings}
         with saved_folder(folder, manifest) as new:
             self._texts.write(new)
+            if self.kept is not None:
+                self.kept.write(new)
             np.save(new / "starts.npy", pairs.indptr)
             np.save(new / "labels.npy", pairs.indices)
             if has_targets:
@@ -141,6 +159,19 @@ class Neighbours:
     def dim(self) -> int:
         """Numbers a vector."""
         return self._texts.dim
+
+    @property
+    def positives(self) -> sparse.csr_array:
+        """T x L, the targets of the train texts."""
+        return self._positives
+
+    def vectors(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """The vectors of train texts, one a row."""
+        return self._texts.vectors(ids)
+
+    def search(self, queries_BD: NDArray[np.floating[Any]] | Tensor, k: int) -> TopK:
+        """The k nearest train texts of each vector, with their similarities."""
+        return self._texts.search(queries_BD, k)
 
     def nearest(self, queries_BD: NDArray[np.floating[Any]] | Tensor, *, excluded: ArrayLike | None = None) -> TopK:
         """The nearest train texts of each text, with their similarities.
@@ -186,12 +217,58 @@ class Neighbours:
         scores_BL.sort_indices()
         return scores_BL
 
-    def add(self, vectors: NDArray[np.floating[Any]] | Tensor, positives: sparse.csr_array) -> NDArray[np.int64]:
-        """Append train texts with their labels, without training; the result is their ids."""
+    def label_texts(self) -> LabelTexts:
+        """The train texts of each label; worked out when first asked for."""
+        if self._label_texts is None:
+            self._label_texts = LabelTexts(self._positives)
+        return self._label_texts
+
+    def nearest_with(self, labels: Sequence[int], query_D: NDArray[np.float32], k: int) -> list[TopK]:
+        """For each label, the nearest train texts of one text among those that have it, with their similarities.
+
+        A text is compared with all of them where they are up to ``COMPARED``. Of more, with those that are among its
+        ``AMONG_NEAREST`` nearest of all, and with so many others, evenly spread.
+        """
+        of_labels = [self.label_texts().of(label) for label in labels]
+        near = np.empty(0, dtype=np.int64)
+        if any(len(own) > COMPARED for own in of_labels):
+            near = self._texts.search(query_D[None], AMONG_NEAREST).ids[0]
+        found = []
+        for own in of_labels:
+            if len(own) > COMPARED:
+                spread = own[np.linspace(0, len(own) - 1, COMPARED).astype(np.int64)]
+                own = np.union1d(spread, near[np.isin(near, own)])
+            found.append(TopK.rank(own[None], self._texts.similarities(query_D, own)[None]).first(k))
+        return found
+
+    def add(
+        self,
+        vectors: NDArray[np.floating[Any]] | Tensor,
+        positives: sparse.csr_array,
+        texts: Sequence[str] | None = None,
+    ) -> NDArray[np.int64]:
+        """Append train texts with their labels, without training; the result is their ids.
+
+        Where texts are kept, their beginnings are too; a text that is not given is kept as an empty one.
+        """
+        if texts is not None and len(texts) != len(vectors):
+            raise ValueError(f"texts must be one a vector ({len(vectors)}), but are {len(texts)}")
         pairs = _checked_positives(positives, len(vectors), self.num_labels)
         ids = self._texts.add(vectors)
         self._positives = sparse.csr_array(sparse.vstack([self._positives, pairs], format="csr"))
+        self._label_texts = None
+        if self.kept is not None:
+            self.kept.add([""] * len(ids) if texts is None else texts)
         return ids
+
+    def join(self, ids: NDArray[np.int64], positives: sparse.csr_array) -> None:
+        """Give train texts further labels: one row of positives each; a target that is there already stays."""
+        pairs = _checked_positives(positives, len(ids), self.num_labels)
+        ones = np.ones(len(ids), dtype=np.float32)
+        spread = sparse.csr_array((ones, (ids, np.arange(len(ids)))), shape=(self.num_texts, len(ids)))
+        further = sparse.csr_array(spread @ pairs)
+        self._positives = _checked_positives(self._positives.maximum(further), self.num_texts, self.num_labels)
+        self._label_texts = None
 
     def grow(self, num_labels: int) -> None:
         """Make room for labels that were added; they have no train texts yet."""
@@ -218,88 +295,6 @@ def softmax_shares(scores_BK: NDArray[np.float32], temperature: float) -> NDArra
     totals_B1 = powers_BK.sum(axis=1, keepdims=True)
     shares_BK: NDArray[np.float32] = (powers_BK / np.where(totals_B1 == 0, 1, totals_B1)).astype(np.float32)
     return shares_BK
-
-
-def join_scores(
-    found: TopK,
-    label_scores: sparse.csr_array,
-    weight: float,
-    score_of: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.floating[Any]]],
-    *,
-    k: int | None = None,
-    found_is_best: bool = False,
-) -> TopK:
-    """The best labels by the sum of both scores, among those of the index and those of the neighbours.
-
-    Formula, for the labels that are in ``found`` or stored in ``label_scores``::
-
-        joined(x, l) = score(x, l) + weight label_scores(x, l)
-
-    The result is ordered by it, ties by the lower id.
-
-    Args:
-        found: B x K, the labels that the index found, with their scores.
-        label_scores: B x L, what the neighbours say; column indices must be sorted.
-        weight: of the neighbours, 0 or more.
-        score_of: the index's score of each pair (texts[i], labels[i]); asked once, for labels that are not in
-            ``found``.
-        k: number of places; those of ``found`` if None.
-        found_is_best: says that no label has a higher score than the last place of a row of ``found``, unless it is in
-            the row, as an exact index promises. Then a label that cannot enter even with that score is not asked for:
-            the result is the same and most of the work is spared.
-
-    Shapes: found [B, K], label_scores [B, L], result [B, k].
-
-    >>> found = TopK.rank([[0, 1]], [[0.9, 0.5]])
-    >>> said = sparse.csr_array(np.array([[0.0, 0.2, 0.8]]))
-    >>> joined = join_scores(found, said, 1.0, lambda texts, labels: np.array([0.4]))
-    >>> joined.ids.tolist(), joined.scores.round(2).tolist()
-    ([[2, 0]], [[1.2000000476837158, 0.8999999761581421]])
-    """
-    if not (np.isfinite(weight) and weight >= 0):
-        raise ValueError(f"the weight of neighbours must be a number >= 0, but is {weight}")
-    if label_scores.shape[0] != len(found):
-        raise ValueError(f"label scores must have one row a text ({len(found)}), but have {label_scores.shape[0]}")
-    num_places = found.k if k is None else k
-    num_texts, num_labels = label_scores.shape
-    text_P = np.repeat(np.arange(num_texts, dtype=np.int64), np.diff(label_scores.indptr))
-    label_P = label_scores.indices.astype(np.int64)
-    added_P = np.float32(weight) * label_scores.data.astype(np.float32)
-
-    # Row-major keys of pairs ascend, so that each place of the index finds its pair by one sorted search.
-    key_P = text_P * num_labels + label_P
-    filled_BK = found.ids >= 0
-    key_BK = np.where(filled_BK, np.arange(num_texts)[:, None] * num_labels + found.ids, -1)
-    place_BK = np.searchsorted(key_P, key_BK)
-    if len(key_P):
-        place_BK = np.minimum(place_BK, len(key_P) - 1)
-        both_BK = key_P[place_BK] == key_BK
-    else:
-        both_BK = np.zeros_like(filled_BK)
-    scores_BK = found.scores.copy()
-    scores_BK[both_BK] += added_P[place_BK[both_BK]]
-
-    asked_P = np.ones(len(key_P), dtype=bool)
-    asked_P[place_BK[both_BK]] = False
-    if found_is_best and 0 < num_places <= found.k:
-        # A row with empty places has no last score, and every label is asked for.
-        empty_B = np.isneginf(found.scores[:, -1])
-        last_B = np.where(empty_B, 0, found.scores[:, -1])
-        enters_B = np.partition(scores_BK, found.k - num_places, axis=1)[:, found.k - num_places]
-        needed_B = np.where(empty_B, -np.inf, enters_B - last_B - _ROUNDING * np.maximum(1, np.abs(last_B)))
-        asked_P &= added_P >= needed_B[text_P]
-    text_P, label_P, added_P = text_P[asked_P], label_P[asked_P], added_P[asked_P]
-    if len(text_P) == 0:
-        return TopK.rank(found.ids, scores_BK).first(num_places)
-    scores_P = np.asarray(score_of(text_P, label_P), dtype=np.float32) + added_P
-
-    counts_B = np.bincount(text_P, minlength=num_texts)
-    shape = (num_texts, found.k + int(counts_B.max()))
-    ids, scores = np.full(shape, PADDING, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
-    ids[:, : found.k], scores[:, : found.k] = found.ids, scores_BK
-    column_P = found.k + np.arange(len(text_P)) - (np.cumsum(counts_B) - counts_B)[text_P]
-    ids[text_P, column_P], scores[text_P, column_P] = label_P, scores_P
-    return TopK.rank(ids, scores).first(num_places)
 
 
 def _check_settings(num_neighbours: int, temperature: float) -> None:

@@ -121,11 +121,18 @@ class Network(nn.Module):
     @torch.no_grad()
     def encode(self, prepared: Any) -> Tensor:
         """Encoder vectors of prepared texts, without a graph; the dual encoder's where the heads do not share one."""
-        return self._encoded(self.encoder, prepared)
+        return self.encoded_by(self.encoder, prepared)
 
-    def _encoded(self, encoder: Any, prepared: Any) -> Tensor:
-        blocks = [encoder(prepared[start : start + BLOCK]) for start in range(0, prepared.shape[0], BLOCK)]
-        return torch.cat(blocks) if blocks else torch.empty(0, encoder.dim, device=self.device)
+    def encoded_by(self, encoder: Any, prepared: Any) -> Tensor:
+        """Vectors of prepared texts by one of the network's encoders, block by block."""
+        num_texts = prepared.shape[0]
+        if num_texts == 0:
+            return torch.empty(0, encoder.dim, device=self.device)
+        if num_texts <= BLOCK:
+            # Whole as it is: the rows of a sparse matrix are copied where some are taken.
+            vectors: Tensor = encoder(prepared)
+            return vectors
+        return torch.cat([encoder(prepared[start : start + BLOCK]) for start in range(0, num_texts, BLOCK)])
 
     @torch.no_grad()
     def text_vectors(self, prepared: Any, processes: Processes = ALONE) -> Vectors:
@@ -136,7 +143,7 @@ class Network(nn.Module):
         encoded = self.encode(prepared)
         dual = None if self.dual is None else self.dual(encoded)
         if self.classifier_encoder is not None:
-            encoded = self._encoded(self.classifier_encoder, prepared)
+            encoded = self.encoded_by(self.classifier_encoder, prepared)
         classifier = None if self.classifier is None else self.classifier.as_searched(self.classifier(encoded))
         return Vectors(dual, classifier)
 

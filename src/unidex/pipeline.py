@@ -6,6 +6,7 @@ import logging
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from unidex.data.dataset import Dataset, Split
 from unidex.data.formats import BUILT_IN, check_target, read, write
 from unidex.data.options import ReadOptions
 from unidex.errors import DataError, UnidexError, quoted
+from unidex.locking import locked
 from unidex.memory import keep_freed_memory
 from unidex.metrics.bins import Bin
 from unidex.metrics.evaluation import Evaluation, places_needed
@@ -172,7 +174,8 @@ def train_together(
 ) -> Model | None:
     """As `train`; of several processes that torchrun has started, only the first gets the model, the others None."""
     from unidex import distributed
-    from unidex.training.run import Run, read_log
+    from unidex.training.log import read_log
+    from unidex.training.run import Run, phases
 
     keep_freed_memory()
     config = load_config(recipe, list(settings))
@@ -209,7 +212,7 @@ def train_together(
         if len(dataset.test):
             model.metrics["test"] = evaluate(model, dataset).as_dict()
         if folder is not None and work is not None:
-            model.log = read_log(work)
+            model.log = read_log(work, phases(config))
             model.save(folder)
             for board in work.glob("*/tensorboard"):
                 shutil.move(board, folder / "tensorboard" / board.parent.name)
@@ -220,6 +223,11 @@ def train_together(
 def evaluate(model: Model, dataset: Dataset, *, split: str = "test", mode: Mode | None = None, k: int = 100) -> Scores:
     """Score a model on a split of a data set. Labels are matched by uid: either may have some the other has not."""
     texts = _split_of(dataset, split)
+    return score_topk(_predicted(model, dataset, texts, mode, k), dataset, texts)
+
+
+def _predicted(model: Model, dataset: Dataset, texts: Split, mode: Mode | None, k: int) -> TopK:
+    """What a model predicts for texts of a data set, by the ids of the data set's labels; those it lacks are hidden."""
     ids_of = _label_ids(model, dataset)
     unknown = np.flatnonzero(ids_of < 0) if (ids_of < 0).any() else None
     places = min(places_needed(texts, k), len(model.labels))
@@ -230,8 +238,51 @@ def evaluate(model: Model, dataset: Dataset, *, split: str = "test", mode: Mode 
             found = model.predict(part, places, mode=mode, forbidden=unknown)
             parts.append(TopK(np.where(found.ids < 0, PADDING, ids_of[found.ids]), found.scores))
             advance(len(part))
-    topk = TopK(np.concatenate([part.ids for part in parts]), np.concatenate([part.scores for part in parts]))
-    return score_topk(topk, dataset, texts)
+    return TopK(np.concatenate([part.ids for part in parts]), np.concatenate([part.scores for part in parts]))
+
+
+def calibrate(
+    folder: Path,
+    data: Dataset | str | Path,
+    *,
+    split: str = "test",
+    precision: float = 0.9,
+    check: bool = False,
+    reading: ReadOptions | None = None,
+) -> dict[str, Any]:
+    """Fit the probabilities of a model folder anew, to texts that it was not trained on; the result says how well.
+
+    Args:
+        folder: the model folder.
+        data: a data set, or where to read one.
+        split: "test" or "train".
+        precision: for which precision to look for a threshold.
+        check: say how well the probabilities that the model has hold on these texts, and change nothing.
+        reading: how to read ``data``.
+    """
+    from unidex.calibrating import PLACES, Places, calibrated, checked
+
+    dataset = data if isinstance(data, Dataset) else read(data, reading)
+    texts = _split_of(dataset, split)
+    # Locked from loading to saving: no label that is added meanwhile is lost.
+    with nullcontext() if check else locked(folder):
+        model = load_model(folder)
+        mode = model.config.predict.mode
+        if check:
+            model.min_probability(0.0)  # a model without probabilities is refused before anything is predicted
+        ids_of = _label_ids(model, dataset)
+        frequencies = np.zeros(dataset.num_labels, dtype=np.int64)
+        frequencies[ids_of[ids_of >= 0]] = model.labels.frequencies[ids_of >= 0]
+        topk = _predicted(model, dataset, texts, mode, PLACES)
+        places = Places.of(topk, texts.positives, texts.filter_pairs, frequencies)
+        if check and model.calibration is not None:
+            probabilities = model.calibration.probabilities(places.topk, frequencies)
+        else:
+            model.calibration, probabilities = calibrated(places, mode=mode, precision=precision)
+            model.metrics["calibration"] = model.calibration.summary() | {"data": dataset.name, "split": split}
+            model.save(folder)
+    found = checked(places, model.calibration, probabilities)
+    return {"model": str(folder), "data": dataset.name, "split": split} | found
 
 
 def chosen_device(name: str) -> torch.device:
@@ -279,21 +330,41 @@ def load_model(folder: Path, device: str = "auto") -> Model:
     return Model.load(folder, str(chosen_device(device)))
 
 
-def predicted_lines(folder: Path, file: str, k: int, mode: str | None) -> Iterator[dict[str, Any]]:
+def predicted_lines(
+    folder: Path, file: str, k: int, mode: str | None, min_probability: str | float | None = None
+) -> Iterator[dict[str, Any]]:
     """Predictions for the texts of a file, or of standard input where it is "-"."""
     from unidex import living
 
     if mode not in (None, "both", "dual", "classifier"):
         raise DataError(f"--mode must be both, dual or classifier, but is {quoted(mode)}")
     texts = (line.rstrip("\r\n") for line in sys.stdin) if file == "-" else living.texts_in(Path(file))
-    yield from living.predicted_rows(load_model(folder), texts, k, mode)  # type: ignore[arg-type]
+    yield from living.predicted_rows(load_model(folder), texts, k, mode, min_probability)  # type: ignore[arg-type]
 
 
-def listed_labels(folder: Path, search: str, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """Labels of a model by falling frequency, and how many there are."""
+def explained(
+    folder: Path,
+    text: str,
+    *,
+    k: int = 5,
+    labels: Sequence[str | int] | None = None,
+    mode: str | None = None,
+    num_texts: int = 3,
+) -> list[dict[str, Any]]:
+    """Why a text is given its k best labels, or those named by uid or id, as plain values."""
+    from unidex.explaining import explain
+
+    reasons = explain(load_model(folder), text, k=k, labels=labels, mode=mode, num_texts=num_texts)  # type: ignore[arg-type]
+    return [reason.as_dict() for reason in reasons]
+
+
+def listed_labels(
+    folder: Path, search: str = "", limit: int = 20, *, order: str = "frequency", frequency: str | None = None
+) -> tuple[list[dict[str, Any]], int]:
+    """Labels of a model in an order, and how many there are."""
     from unidex import living
 
-    return living.list_labels(load_model(folder), search, limit)
+    return living.list_labels(load_model(folder), search, limit, order=order, frequency=frequency)  # type: ignore[arg-type]
 
 
 def label_neighbours(
@@ -310,14 +381,12 @@ def label_neighbours(
 
 
 def add_labels(folder: Path, texts: list[str], file: Path | None) -> list[dict[str, Any]]:
-    """Add labels to a model folder; it is replaced as a whole when they are in."""
-    from unidex import living
+    """Add labels to a model folder; they are on the disk when this returns."""
+    from unidex import changes, living
 
-    new_texts, uids = living.new_labels(texts, file)
     model = load_model(folder)
-    ids = model.add_labels(new_texts, uids)
-    model.save(folder)
-    return [living.label_row(model, label) for label in ids.tolist()]
+    ids = model.change(changes.add(*living.new_labels(texts, file)))
+    return [living.label_row(model, label) for label in ids]
 
 
 def remove_labels(folder: Path, uids: list[str]) -> list[dict[str, Any]]:
@@ -325,11 +394,16 @@ def remove_labels(folder: Path, uids: list[str]) -> list[dict[str, Any]]:
     from unidex import living
 
     model = load_model(folder)
-    ids = living.ids_of(model, uids)
-    rows = [living.label_row(model, label) for label in ids]
-    model.remove_labels(ids)
-    model.save(folder)
-    return rows
+    return [living.label_row(model, label) for label in model.change({"remove": uids})]
+
+
+def rename_label(folder: Path, uid: str, text: str) -> dict[str, Any]:
+    """Give a label of a model folder another text."""
+    from unidex import living
+
+    model = load_model(folder)
+    (label,) = model.change({"rename": {"uid": uid, "text": text}})
+    return living.label_row(model, label)
 
 
 def remember(folder: Path, file: Path, out: Path | None = None) -> dict[str, Any]:
@@ -338,8 +412,25 @@ def remember(folder: Path, file: Path, out: Path | None = None) -> dict[str, Any
 
     if out is not None and out.exists():
         raise UnidexError(f"{out}: the model folder must be new, but exists; name another or remove it")
-    model = load_model(folder)
-    done = living.remember(model, file)
     target = out or folder
-    model.save(target)
+    # Locked from loading to saving: no label that is added meanwhile is lost.
+    with locked(folder) if out is None else nullcontext():
+        model = load_model(folder)
+        done = living.remember(model, file)
+        model.save(target)
+    return {"model": str(target)} | done
+
+
+def teach(folder: Path, file: Path, out: Path | None = None) -> dict[str, Any]:
+    """Let a model folder, or a copy of it, learn new pairs of texts and labels; the result says how many."""
+    from unidex import living, teaching
+
+    if out is not None and out.exists():
+        raise UnidexError(f"{out}: the model folder must be new, but exists; name another or remove it")
+    target = out or folder
+    # Locked from loading to saving: no label that is added meanwhile is lost.
+    with locked(folder) if out is None else nullcontext():
+        model = load_model(folder)
+        done = teaching.teach(model, *living.pairs_in(model, file))
+        model.save(target)
     return {"model": str(target)} | done

@@ -15,7 +15,23 @@ from typing import Annotated
 import typer
 
 from unidex import __version__
-from unidex.cli import augment, convert, evaluate, inspect, labels, predict, recipes, remember, score, train
+from unidex.cli import (
+    augment,
+    calibrate,
+    compare,
+    convert,
+    evaluate,
+    explain,
+    inspect,
+    labels,
+    predict,
+    recipes,
+    remember,
+    report,
+    score,
+    serve,
+    train,
+)
 from unidex.cli.output import ReaderLeftError, install_logging, install_progress
 from unidex.errors import UnidexError
 
@@ -44,9 +60,14 @@ _add("convert", convert.convert)
 _add("augment", augment.augment)
 _add("train", train.train)
 _add("predict", predict.predict)
+_add("explain", explain.explain)
 _add("evaluate", evaluate.evaluate)
+_add("calibrate", calibrate.calibrate)
 _add("score", score.score)
+_add("compare", compare.compare)
+_add("report", report.report)
 _add("remember", remember.remember)
+_add("serve", serve.serve)
 _add("recipes", recipes.recipes)
 _add("config", recipes.config)
 app.add_typer(labels.app, name="labels")

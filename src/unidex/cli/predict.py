@@ -21,20 +21,31 @@ def predict(
     mode: Annotated[
         str | None, typer.Option("--mode", help="dual, classifier or both; the recipe's unless given.")
     ] = None,
+    min_probability: Annotated[
+        str | None,
+        typer.Option(
+            "--min-probability",
+            metavar="P",
+            help="Leave out labels that are less likely right: a number, or a threshold of the model such as best-f1.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a text.")] = False,
 ) -> None:
     """Predict the labels of texts.
 
-    With --json, a line is {"text": ..., "labels": [{"id": 17, "uid": ..., "text": ..., "score": ...}, ...]}.
+    With --json, a line is {"text": ..., "labels": [{"id": 17, "uid": ..., "text": ..., "score": ...,
+    "frequency": "tail"}, ...]}; frequency is head, torso or tail. Where
+    the model has probabilities (docs/calibration.md), a label has "probability" too.
 
     Examples: unidex predict hpo-model diseases.txt -k 3; echo "Marfan syndrome" | unidex predict hpo-model
     """
     from unidex.pipeline import predicted_lines
 
-    for row in predicted_lines(model, file, k, mode):
+    for row in predicted_lines(model, file, k, mode, min_probability):
         if as_json:
             print_json(row)
             continue
         print_text(row["text"])
         for label in row["labels"]:
-            print_text(f"  {label['score']:7.4f}  {label['text'] or label['uid']}")
+            likely = f"  {label['probability']:4.0%}" if "probability" in label else ""
+            print_text(f"  {label['score']:7.4f}{likely}  {label['text'] or label['uid']}")

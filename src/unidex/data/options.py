@@ -52,6 +52,22 @@ class ReadOptions:
         if not 0 <= self.test_fraction < 1:
             raise DataError(f"--test-fraction must be at least 0 and below 1, but is {self.test_fraction}")
 
+    def flags(self) -> list[str]:
+        """What a user would type for these options.
+
+        >>> ReadOptions(text="title", columns={"text": "body"}).flags()
+        ['--text', 'title', '--column', 'text=body']
+        """
+        default = ReadOptions()
+        words = []
+        for name in (option.name for option in fields(self)):
+            value = getattr(self, name)
+            if name == "columns":
+                words += [word for role, column in value.items() for word in ("--column", f"{role}={column}")]
+            elif value != getattr(default, name):
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        return words
+
     def refuse_others(self, heeded: Collection[str], what: str) -> None:
         """An option that has no effect on what is read is a mistake, not silence.
 

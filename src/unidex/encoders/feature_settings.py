@@ -40,6 +40,8 @@ class FeatureSettings:
         bigram_scale: factor on the weights of bigrams.
         char_scale: factor on the weights of character n-grams.
         subword_scale: factor on the weights of subword tokens.
+        lead: number of words a text begins with that count again, where it has at least twice as many.
+        lead_weight: how much they count, beside 1 of the whole text; 0 switches it off.
         keep_names: remember the text of every feature, so that predictions can be explained.
 
     >>> FeatureSettings(chars=True, chars_max=4).num_buckets
@@ -70,6 +72,8 @@ class FeatureSettings:
     bigram_scale: float = 1.0
     char_scale: float = 1.0
     subword_scale: float = 1.0
+    lead: int = 8
+    lead_weight: float = 0.0
     keep_names: bool = True
 
     def __post_init__(self) -> None:
@@ -97,6 +101,9 @@ class FeatureSettings:
             if not (math.isfinite(scale) and scale > 0):
                 raise _error(f"{name} must be a number > 0, but is {scale}; to leave a kind out, switch it off")
 
+        if not (math.isfinite(self.lead_weight) and self.lead_weight >= 0):
+            raise _error(f"lead_weight must be a number of at least 0, but is {self.lead_weight}")
+
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name, for JSON."""
         return asdict(self)
@@ -108,6 +115,7 @@ _LOWEST = {
     "min_df": 1,
     "max_features": 0,
     "num_buckets": 0,
+    "lead": 1,
 }
 
 

@@ -1,22 +1,24 @@
-"""One text at a time, for serving: the row of ``Features.transform`` to the last bit, without the cost of a chunk.
+"""Few texts at a time, for serving: the rows of ``Features.transform`` to the last bit, without the cost of a chunk.
 
-Array operations pay off over many words; a single text has few. So here the words are cut and taken apart one by one
-by the means Python has for strings, and what a word brings wherever it stands is remembered from text to text.
+Array operations pay off over many words; a few texts have few. So here the words are cut and taken apart one by one by
+the means Python has for strings, and what a word brings wherever it stands is remembered from text to text.
 """
 
 from __future__ import annotations
 
 import re
-from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unidex.encoders.codepoints import OUTSIDE, classes_of, folded
 from unidex.encoders.feature_settings import FeatureSettings
-from unidex.encoders.groups import NGRAM_SEED, Kind, subwords_of
+from unidex.encoders.groups import NGRAM_SEED, NUM_KIND_BITS, SUBWORD_SEED, Kind, subwords_of
 from unidex.encoders.hashing import keys_of_pairs, mix, sums_of_prefixes
+from unidex.encoders.places import Placed, trimmed, word_places
 from unidex.encoders.vocabulary import Vocabulary
 from unidex.encoders.weights import Rows, Weights
 from unidex.encoders.words import MARK, WORD_SEED, normal_form
@@ -60,6 +62,15 @@ def words_in(text: str) -> list[str]:
     return normal_form(text).translate(_to_words).split()
 
 
+def placed_words(text: str) -> list[tuple[str, int, int]]:
+    """The same words, each with the characters of the text that it came from.
+
+    >>> placed_words("A \ufb01ne hat")
+    [('A', 0, 1), ('fine', 2, 5), ('hat', 6, 9)]
+    """
+    return word_places(text, _to_words)
+
+
 def parts_in(word: str) -> list[str]:
     """The parts of a word, as ``words.parts_of`` cuts them.
 
@@ -70,8 +81,8 @@ def parts_in(word: str) -> list[str]:
     return [] if spans == [(0, len(word))] else [word[start:end] for start, end in spans]
 
 
-class SingleText:
-    """Makes the row of one text; may be used by many threads at once."""
+class TextByText:
+    """Makes the rows of a few texts; may be used by many threads at once."""
 
     def __init__(
         self, settings: FeatureSettings, vocabulary: Vocabulary, weights: Weights, tokenizer: Tokenizer | None
@@ -80,32 +91,78 @@ class SingleText:
         self._vocabulary = vocabulary
         self._weights = weights
         self._tokenizer = tokenizer
-        # Word -> its key, and the occurrences it brings, in row 0.
-        self._known: dict[str, tuple[int, array[int]]] = {}
+        # Word -> its key, and the occurrences it brings, in row 0: numbers of 64 bits, as bytes that are joined quickly.
+        self._known: dict[str, tuple[bytes, bytes]] = {}
 
-    def row(self, text: str) -> Rows:
-        """The one row of a text."""
+    def rows(self, texts: Sequence[str]) -> Rows:
+        """The rows of texts."""
         settings = self._settings
-        brought = array("q")
         pieces = []
         if settings.words or settings.bigrams or settings.chars:
-            words = words_in(text)
-            known = {word: self._known.get(word) for word in words}
-            known.update(self._learn(word for word, entry in known.items() if entry is None))
-            keys = []
-            for word in words:
-                key, occurrences = known[word]  # type: ignore[misc]  # every word is known by now
-                keys.append(key)
-                brought.extend(occurrences)
-            if settings.bigrams and len(keys) > 1:
-                flat_keys = np.array(keys, dtype=np.uint64)
-                ids = self._vocabulary.lookup(keys_of_pairs(flat_keys[:-1], flat_keys[1:]))
-                pieces.append(self._weights.pack(0, ids[ids >= 0], Kind.BIGRAM))
+            words_of_texts = [words_in(text) for text in texts]
+            known = self._all_known(chain.from_iterable(words_of_texts))
+            brought = [b"".join([known[word][1] for word in words]) for words in words_of_texts]
+            rows = np.arange(len(texts))
+            counts = np.fromiter(map(len, brought), dtype=np.int64, count=len(texts)) // 8
+            in_row_0 = np.frombuffer(b"".join(brought), dtype=np.int64)
+            pieces.append(in_row_0 + np.repeat(self._weights.pack(rows, np.zeros_like(rows), Kind.WORD), counts))
+            if settings.bigrams:
+                pieces.append(self._bigrams(words_of_texts, known))
         if self._tokenizer is not None:
-            pieces.extend(self._weights.occurrences(subwords_of([text], self._tokenizer), self._vocabulary))
-        return self._weights.rows(np.concatenate([np.frombuffer(brought, dtype=np.int64), *pieces]), 1)
+            pieces.extend(self._weights.occurrences(subwords_of(texts, self._tokenizer), self._vocabulary))
+        return self._weights.rows(np.concatenate(pieces), len(texts))
 
-    def _learn(self, unknown: Iterable[str]) -> dict[str, tuple[int, array[int]]]:
+    def placed(self, text: str) -> Placed:
+        """Where each feature of the row occurs; what a word brings stands where the word does.
+
+        A bigram is half where its first word stands and half where its second does. A subword token stands where its
+        tokenizer says, without blanks around it; one that has no characters of the text has no place.
+        """
+        settings = self._settings
+        found: list[tuple[int, int, int, float]] = []
+        if settings.words or settings.bigrams or settings.chars:
+            words = placed_words(text)
+            known = self._all_known([word for word, _, _ in words])
+            for word, start, end in words:
+                brought = np.frombuffer(known[word][1], dtype=np.int64).tolist()
+                found.extend((packed >> NUM_KIND_BITS, start, end, 1.0) for packed in brought)
+            if settings.bigrams and len(words) > 1:
+                ids = self._bigram_ids([known[word][0] for word, _, _ in words])
+                for left in np.flatnonzero(ids >= 0).tolist():
+                    found.extend((int(ids[left]), *words[side][1:], 0.5) for side in (left, left + 1))
+        if self._tokenizer is not None:
+            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+            ids = self._vocabulary.lookup(mix(np.array(encoding.ids, dtype=np.uint64) + np.uint64(SUBWORD_SEED)))
+            spans = (trimmed(text, *span) for span in encoding.offsets)
+            found.extend((id, *span, 1.0) for id, span in zip(ids.tolist(), spans, strict=True) if id >= 0)
+        return Placed.of(found)
+
+    def _all_known(self, words: Iterable[str]) -> dict[str, tuple[bytes, bytes]]:
+        """What each of these words brings."""
+        remembered = self._known
+        wanted = set(words)
+        unknown = wanted.difference(remembered)
+        if not unknown:
+            # Whoever needs room begins another memory, so that nothing leaves this one.
+            return remembered
+        learned = self._learn(unknown)
+        return {word: remembered.get(word) or learned[word] for word in wanted}
+
+    def _bigrams(self, words_of_texts: list[list[str]], known: dict[str, tuple[bytes, bytes]]) -> NDArray[np.int64]:
+        """The occurrences of two neighbouring words of a text."""
+        counts = np.fromiter(map(len, words_of_texts), dtype=np.int64, count=len(words_of_texts))
+        row_of_word = np.repeat(np.arange(len(counts)), counts)
+        ids = self._bigram_ids([known[word][0] for words in words_of_texts for word in words])
+        # The last word of a text and the first of the next are no neighbours.
+        inside = np.flatnonzero((row_of_word[1:] == row_of_word[:-1]) & (ids >= 0))
+        return self._weights.pack(row_of_word[inside], ids[inside], Kind.BIGRAM)
+
+    def _bigram_ids(self, keys: list[bytes]) -> NDArray[np.int64]:
+        """The id of each two neighbours among the keys of words, -1 where they have none."""
+        flat_keys = np.frombuffer(b"".join(keys), dtype=np.uint64)
+        return self._vocabulary.lookup(keys_of_pairs(flat_keys[:-1], flat_keys[1:]))
+
+    def _learn(self, unknown: Iterable[str]) -> dict[str, tuple[bytes, bytes]]:
         """Work out what words bring: hash one by one, then mix and look up all together."""
         words, ends, sums, kinds = [], [], [], []
         for word in unknown:
@@ -114,18 +171,16 @@ class SingleText:
                 sums.append(total)
             words.append(word)
             ends.append(len(sums))
-        if not words:
-            return {}
         mixed = mix(np.array(sums, dtype=np.uint64))
         ids = self._vocabulary.lookup(mixed)
-        packed = np.where(ids >= 0, self._weights.pack(0, ids, np.array(kinds)), -1).tolist()
+        packed = self._weights.pack(0, ids, np.array(kinds))
+        has_id = ids >= 0
         learned = {}
         start = 0
         for word, end in zip(words, ends, strict=True):
             # The first is the word itself, whose key is needed even where only its bigrams are features.
             first = start if self._settings.words else start + 1
-            own = array("q", (occurrence for occurrence in packed[first:end] if occurrence >= 0))
-            learned[word] = int(mixed[start]), own
+            learned[word] = mixed[start].tobytes(), packed[first:end][has_id[first:end]].tobytes()
             start = end
         if len(self._known) + len(learned) > MEMORY:
             self._known = {}

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unidex.config import Encoder as Settings
+from unidex.encoders.places import trimmed
 from unidex.encoders.tokens import TokenRows, tokenise
 from unidex.errors import ConfigError, MissingExtraError, ModelError, listed, quoted
 from unidex.labels.rows import Touched
@@ -141,6 +142,30 @@ class TransformerEncoder(nn.Module):
             # Masks are whole numbers there: some models multiply with them.
             attended = None if mask_NT is None else mask_NT.long()
             hidden_NTD: Tensor = self.model(input_ids=_moved(ids, device), attention_mask=attended).last_hidden_state
+        return self._pooled(hidden_NTD, mask_NT)
+
+    def from_embeddings(self, text: str, copies: int) -> tuple[Tensor, Tensor]:
+        """Vectors of so many copies of one text, and the vectors of its tokens they were made from, as a leaf.
+
+        Each copy has a gradient of its own, so that one pass back answers for as many scores as there are copies.
+        """
+        device = next(self.model.parameters()).device
+        ids, _ = self.prepare([text]).padded(self._pad)
+        with torch.no_grad():
+            tokens_1TD = self.model.get_input_embeddings()(_moved(ids, device))
+        embedded_NTD = tokens_1TD.expand(copies, -1, -1).clone().requires_grad_()
+        with self._autocast(device):
+            hidden_NTD = self.model(inputs_embeds=embedded_NTD).last_hidden_state
+        return self._pooled(hidden_NTD, None), embedded_NTD
+
+    def token_places(self, text: str) -> list[tuple[int, int]]:
+        """Where each token of a text begins and ends in it; -1, -1 for one that is not of the text, as special ones."""
+        encoding = self._fast_tokenizer.encode(text)
+        places = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
+        # A text without tokens has one for padding.
+        return [(-1, -1) if special else trimmed(text, *span) for span, special in places] or [(-1, -1)]
+
+    def _pooled(self, hidden_NTD: Tensor, mask_NT: Tensor | None) -> Tensor:
         if self.settings.pooling == "cls":
             return hidden_NTD[:, 0].float()
         hidden_NTD = hidden_NTD.float()

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex import progress
-from unidex.encoders.bag import BagEncoder
+from unidex.encoders.features import Features
 from unidex.encoders.transformer import MINILM, minilm_folder, package_folder
 from unidex.errors import ConfigError, ModelError, listed, quoted
+from unidex.labels.rows import RowTable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -41,7 +42,14 @@ class TokenVectors:
     vectors: Vectors
 
 
-def begin_from(encoder: BagEncoder, source: str) -> None:
+class HasTable(Protocol):
+    """An encoder with one vector a feature: the bag, or inception."""
+
+    features: Features
+    table: RowTable
+
+
+def begin_from(encoder: HasTable, source: str) -> None:
     """Let the feature vectors begin from static token vectors.
 
     A word's vector is the mean of its tokens', a bigram's the mean of its two words'. What all tokens of the source
@@ -62,7 +70,7 @@ def begin_from(encoder: BagEncoder, source: str) -> None:
     with progress.task("start vectors", len(names), unit="features") as advance:
         vectors_FS, found = feature_vectors(list(names), known)
         rows = np.flatnonzero(found)
-        fitted_FD = fit_dimension(vectors_FS[rows] - known.vectors.mean(axis=0), encoder.dim)
+        fitted_FD = fit_dimension(vectors_FS[rows] - known.vectors.mean(axis=0), encoder.table.dim)
         lengths = np.linalg.norm(fitted_FD, axis=1)
         # A row of length 0 has no direction; it keeps its random one.
         told = lengths > 1e-6 * lengths.max(initial=0.0)

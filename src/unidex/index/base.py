@@ -101,6 +101,10 @@ class Index(Protocol):
         """Never return these labels again. The ids of the others do not change."""
         ...
 
+    def replace(self, ids: ArrayLike, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+        """Give labels other vectors, one a row; their ids stay, and a removed label stays removed."""
+        ...
+
 
 def build(kind: str, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Index:
     """An index of a kind over label vectors.
@@ -185,6 +189,29 @@ def check_ids(ids: ArrayLike, num_ids: int, what: str) -> NDArray[np.int64]:
         wrong = found[(found < 0) | (found >= num_ids)]
         raise ValueError(f"{what} must be label ids below {num_ids}, but some are not: {listed(wrong.tolist())}")
     return found.astype(np.int64)
+
+
+def check_replaced(
+    ids: ArrayLike, vectors: NDArray[np.floating[Any]] | Tensor, num_ids: int, dim: int
+) -> NDArray[np.int64]:
+    """Label ids in the order they are given, each once, one a vector.
+
+    >>> check_replaced([2, 0], np.ones((2, 3)), num_ids=4, dim=3).tolist()
+    [2, 0]
+    """
+    given = np.asarray(ids)
+    if given.ndim != 1:
+        raise ValueError(f"replaced labels must be a list of ids, but have shape {given.shape}")
+    check_vectors(vectors, "label vectors", dim)
+    if len(given) != len(vectors):
+        raise ValueError(
+            f"there must be one vector a replaced label, but there are {len(vectors)} vectors and {len(given)} labels"
+        )
+    if len(check_ids(given, num_ids, "replaced labels")) < len(given):
+        found, counts = np.unique(given, return_counts=True)
+        again = found[counts > 1].tolist()
+        raise ValueError(f"replaced labels must differ, but some come more than once: {listed(again)}; name each once")
+    return given.astype(np.int64)
 
 
 def hidden_labels(

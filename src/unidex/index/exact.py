@@ -1,11 +1,8 @@
 """Exact search: every score is computed, block by block, and only the running best places are kept.
 
-A block's scores come from one matrix product. Its columns are cut into groups of neighbours, and the maximum of each
-group decides whether the group is looked at. Once the running best are good, few groups are. So the choice of the best
-costs little beside the product, less than ``torch.topk`` or ``numpy.argpartition`` over the block (docs/index.md), and
-it keeps the law of ties, which neither of them does.
+A block's scores come from one matrix product. How the best of them are chosen lives in ``running``.
 
-Shapes: B texts, L labels, N labels of a block, G groups of a block, W labels of a group, D dimensions, K places.
+Shapes: B texts, L labels, N labels of a block, D dimensions, K places.
 """
 
 from __future__ import annotations
@@ -22,69 +19,27 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from torch import Tensor
 
-from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, load_array, read_manifest, saved_folder
-from unidex.topk import PADDING, TopK
+from unidex.index.base import (
+    check_ids,
+    check_k,
+    check_replaced,
+    check_vectors,
+    hidden_labels,
+    load_array,
+    read_manifest,
+    saved_folder,
+)
+from unidex.index.running import RunningTopK, best_of_all
+from unidex.labels.rows import RowTable
+from unidex.topk import TopK
 
-GROUP = 32
 # A matrix product rounds the last columns of an odd width differently from the rest, so that equal vectors would get
 # unequal scores and a tie would go to the wrong label. Every block is as wide as a multiple of this: no odd columns.
 WIDTH_MULTIPLE = 128
 SCORES_AT_ONCE = 1 << 24  # 64 MB of float32
 LABELS_AT_ONCE = 1 << 14
+WHOLE_UP_TO = 1 << 22  # scores; so few are looked at all at once
 GATHER_BELOW = 0.25  # share of visible labels below which they are copied out instead of scored with the rest
-
-
-class RunningTopK:
-    """The best places seen so far, for texts whose scores come block by block in ascending order of label id.
-
-    A label enters only if its score is above the K-th best so far (a tie stays with the lower id, which came first).
-    """
-
-    def __init__(self, num_texts: int, k: int, device: torch.device) -> None:
-        self.scores_BK = torch.full((num_texts, k), -torch.inf, device=device)
-        self.ids_BK = torch.full((num_texts, k), PADDING, dtype=torch.int64, device=device)
-
-    def offer(self, texts: slice, scores_BN: Tensor, ids_N: Tensor) -> None:
-        """Merge a block of scores of these texts; N is a multiple of ``GROUP``, a score of -inf is no label."""
-        best_BK, k = self.scores_BK[texts], self.scores_BK.shape[1]
-        num_texts, num_groups = len(scores_BN), scores_BN.shape[1] // GROUP
-        max_BG = scores_BN.view(num_texts, num_groups, GROUP).amax(dim=2)
-        if bool(max_BG.isnan().any()):
-            raise ValueError("scores must be numbers, but some are NaN; look for NaN or huge numbers in the vectors")
-        # The smallest number that enters: just above the K-th best, so never -inf.
-        bound_B = best_BK[:, -1].nextafter(torch.tensor(torch.inf, device=best_BK.device))
-        hit_BG = max_BG >= bound_B[:, None]
-        if k < num_groups and int(hit_BG.sum()) > k * num_texts:
-            # K groups have a maximum of at least the K-th highest maximum, so the K best labels are at least as good.
-            bound_B = bound_B.maximum(max_BG.topk(k, dim=1, sorted=False).values.amin(dim=1))
-            hit_BG = max_BG >= bound_B[:, None]
-        hits = hit_BG.flatten().nonzero().squeeze(1)
-        if len(hits) == 0:
-            return
-        text_of_hit = hits // num_groups
-        candidates_HW = scores_BN.view(-1, GROUP).index_select(0, hits)
-        hit, offset = (candidates_HW >= bound_B[text_of_hit, None]).nonzero(as_tuple=True)
-        text, score = text_of_hit[hit], candidates_HW[hit, offset]
-        label = ids_N[hits[hit] % num_groups * GROUP + offset]
-
-        # Of many labels that tie at the bound (all of them, for a vector of zeros) only the K lowest ids can stay.
-        tied = score == bound_B[text]
-        kept = ~tied | (_rank_in_row(text, tied, num_texts) < k)
-        text, score, label = text[kept], score[kept], label[kept]
-        place = k + _rank_in_row(text, torch.ones_like(text, dtype=torch.bool), num_texts)
-        width = int(place.max()) + 1
-        merged_scores = torch.full((num_texts, width), -torch.inf, device=score.device)
-        merged_ids = torch.full((num_texts, width), PADDING, dtype=torch.int64, device=score.device)
-        merged_scores[:, :k], merged_ids[:, :k] = best_BK, self.ids_BK[texts]
-        merged_scores[text, place], merged_ids[text, place] = score, label
-        # Ids ascend among equal scores in `merged`, so a stable sort keeps the lower one first.
-        sorted_scores, order = merged_scores.sort(dim=1, descending=True, stable=True)
-        self.scores_BK[texts] = sorted_scores[:, :k]
-        self.ids_BK[texts] = merged_ids.gather(1, order[:, :k])
-
-    def result(self) -> TopK:
-        """The places as they are now."""
-        return TopK(self.ids_BK.cpu().numpy(), self.scores_BK.cpu().numpy())
 
 
 def search_exact(
@@ -136,10 +91,12 @@ class ExactIndex:
     [[3, 1]]
     """
 
-    def __init__(self, parts: Sequence[Tensor], removed: NDArray[np.int64]) -> None:
+    def __init__(self, parts: Sequence[Tensor], removed: NDArray[np.int64], *, shared: bool = True) -> None:
         # The first part may be mapped from a file; what is added later is kept beside it, in memory.
         self._parts = list(parts)
+        self._added = RowTable(self._parts[0].new_empty(0, self._parts[0].shape[1]))
         self._removed = removed
+        self._shared = shared  # whether the first part may be somebody else's too, and must not be written to
 
     @classmethod
     def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, *, device: str | torch.device | None = None) -> Self:
@@ -155,7 +112,8 @@ class ExactIndex:
         shape = (manifest["num_ids"], manifest["dim"])
         vectors = load_array(folder / "vectors.npy", shape, mapped=shape[0] > 0)
         removed = check_ids(load_array(folder / "removed.npy", (None,)), shape[0], "removed labels")
-        return cls([_as_tensor(vectors).to(device)], removed)
+        # The file is mapped copy-on-write: what is written to the vectors stays in memory, and only the pages touched.
+        return cls([_as_tensor(vectors).to(device)], removed, shared=False)
 
     def save(self, folder: Path) -> None:
         """Write ``manifest.json``, ``vectors.npy`` and ``removed.npy``."""
@@ -214,16 +172,31 @@ class ExactIndex:
         return found
 
     def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
-        """Append labels; the result is their ids. Earlier additions are copied, so add many at a time."""
+        """Append labels; the result is their ids."""
         check_vectors(vectors, "label vectors", self.dim)
         first = self.num_ids
         added = _as_tensor(vectors).to(self._parts[0].device)
-        self._parts[1:] = [torch.cat([*self._parts[1:], added])]
+        self._added.grow(added)
+        self._parts[1:] = [self._added.weight]
         return np.arange(first, self.num_ids, dtype=np.int64)
 
     def remove(self, ids: ArrayLike) -> None:
         """Never return these labels again. Their vectors stay, so that the ids of the others do not change."""
         self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
+
+    def replace(self, ids: ArrayLike, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+        """Give labels other vectors, one a row. Vectors that ``build`` was given are copied first, once."""
+        chosen = torch.from_numpy(check_replaced(ids, vectors, self.num_ids, self.dim))
+        new_ND = _as_tensor(vectors)
+        first = 0
+        for number, part in enumerate(self._parts):
+            rows = ((chosen >= first) & (chosen < first + len(part))).nonzero().squeeze(1)
+            if len(rows) and number == 0 and self._shared:
+                self._parts[0], self._shared = part.clone(), False
+            target = self._parts[number]
+            moved_ND = new_ND[rows.to(new_ND.device)].to(target.device)
+            target.index_copy_(0, (chosen[rows] - first).to(target.device), moved_ND)
+            first += len(part)
 
 
 @torch.no_grad()
@@ -242,6 +215,10 @@ def _search(
     num_texts, num_ids = len(queries_BD), sum(len(part) for part in parts)
     if excluded is not None and excluded.shape != (num_texts, num_ids):
         raise ValueError(f"excluded pairs must have shape {(num_texts, num_ids)}, but have {excluded.shape}")
+    if excluded is None and device.type == parts[0].device.type == "cpu" and 0 < num_texts * num_ids <= WHOLE_UP_TO:
+        found = _search_whole(parts, queries_BD, k, hidden)
+        if found is not None:
+            return found
     best = RunningTopK(num_texts, k, device)
     pairs = None if excluded is None or excluded.nnz == 0 else excluded.tocsc()
     width = LABELS_AT_ONCE
@@ -263,6 +240,24 @@ def _search(
                 scores_BN[place[0].to(device), place[1].to(device)] = -torch.inf
             best.offer(texts, scores_BN, ids_N)
     return best.result()
+
+
+def _search_whole(
+    parts: Sequence[Tensor], queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None
+) -> TopK | None:
+    """The same from the scores of all labels at once; None where that is not the way."""
+    blocks = list(_blocks(parts, hidden, WHOLE_UP_TO, queries_BD.device))
+    if not blocks:
+        return None
+    scores_BN = torch.empty(len(queries_BD), sum(len(ids) for _, ids, _ in blocks))
+    first = 0
+    for labels_ND, ids, dead_N in blocks:
+        own_BN = scores_BN[:, first : first + len(ids)]
+        torch.mm(queries_BD, labels_ND.T, out=own_BN)
+        if dead_N is not None:
+            own_BN.masked_fill_(dead_N, -torch.inf)
+        first += len(ids)
+    return best_of_all(scores_BN.numpy(), np.concatenate([ids for _, ids, _ in blocks]), k)
 
 
 def _blocks(
@@ -311,13 +306,6 @@ def _excluded_within(
     rows, columns = rows[inside], columns[inside].astype(np.int64)
     order = np.argsort(rows, kind="stable")
     return rows[order], columns[order]
-
-
-def _rank_in_row(row_P: Tensor, counted_P: Tensor, num_rows: int) -> Tensor:
-    """How many counted entries stand before each entry in its row, for entries sorted by row."""
-    before_P = counted_P.cumsum(0) - counted_P.long()
-    first_R = torch.searchsorted(row_P, torch.arange(num_rows, device=row_P.device))
-    return before_P - before_P[first_R[row_P]]
 
 
 def _as_tensor(vectors: NDArray[np.floating[Any]] | Tensor) -> Tensor:

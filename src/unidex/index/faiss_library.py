@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unidex.index.base import check_ids, check_vectors
+from unidex.index.base import check_ids, check_replaced, check_vectors
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
@@ -64,7 +64,11 @@ class StoredVectors(ABC):
 
     @abstractmethod
     def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
-        """Store vectors, and make them searchable."""
+        """Store vectors of new labels, and make them searchable."""
+
+    @abstractmethod
+    def _move(self, ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        """Store other vectors for labels, at least one, and make them searchable by these alone."""
 
     @property
     def num_labels(self) -> int:
@@ -95,6 +99,12 @@ class StoredVectors(ABC):
     def remove(self, ids: ArrayLike) -> None:
         """Never return these labels again. What they are searched by stays; build again after many."""
         self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
+
+    def replace(self, ids: ArrayLike, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+        """Give labels other vectors, one a row. What they were searched by stays, and is made anew after many."""
+        chosen = check_replaced(ids, vectors, self.num_ids, self.dim)
+        if len(chosen):
+            self._move(chosen, as_array(vectors))
 
     def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:
         from unidex.index.exact import search_exact

@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from unidex.errors import ConfigError, ModelError
 from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, load_array, read_manifest, saved_folder
-from unidex.index.faiss_library import StoredVectors, as_array, library, threads
+from unidex.index.faiss_library import StoredVectors, as_array, library, stored_vectors, threads
+from unidex.index.points import Points
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 ADDED_AT_ONCE = 1 << 16
 DETERMINISTIC_SINCE = (1, 15, 1)  # the faiss whose graph does not depend on the number of threads
+STALE_FROM = 2  # points a label, from which on the graph is built anew without the stale ones
 EXACT_BELOW = 0.05  # share of visible labels below which the graph leads mostly to hidden ones
 
 
@@ -65,21 +67,19 @@ class HnswIndex(StoredVectors):
     [[1, 2]]
     """
 
-    def __init__(self, graph: Any, settings: HnswSettings, removed: NDArray[np.int64]) -> None:
+    def __init__(self, graph: Any, points: Points, settings: HnswSettings, removed: NDArray[np.int64]) -> None:
         self._graph = graph
+        self._points = points  # a label whose vector was replaced is a later point of the graph
         self._settings = settings
         self._removed = removed
 
     @classmethod
     def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Self:
         """An index over these vectors, which are copied; ``settings`` are those of ``HnswSettings``."""
-        faiss = library()
-
         chosen = HnswSettings(**settings)
         check_vectors(vectors_LD, "label vectors")
-        graph = faiss.IndexHNSWFlat(int(vectors_LD.shape[1]), chosen.m, faiss.METRIC_INNER_PRODUCT)
-        graph.hnsw.efConstruction = chosen.ef_construction
-        index = cls(graph, chosen, np.empty(0, dtype=np.int64))
+        graph = _empty_graph(int(vectors_LD.shape[1]), chosen)
+        index = cls(graph, Points.of(0), chosen, np.empty(0, dtype=np.int64))
         index._append(vectors_LD)
         return index
 
@@ -97,27 +97,38 @@ class HnswIndex(StoredVectors):
         except (RuntimeError, TypeError) as error:
             reason = str(error).strip().splitlines()[0]
             raise ModelError(f"{folder} is not a whole index ({reason}); build the index again") from None
-        size = manifest["num_ids"], manifest["dim"]
+        points = Points.read(folder, manifest["num_ids"])
+        size = len(points.labels_P), manifest["dim"]
         if not isinstance(graph, faiss.IndexHNSWFlat) or (graph.ntotal, graph.d) != size:
             raise ModelError(
                 f"{file} must hold a graph of {size[0]} vectors of {size[1]} numbers as its manifest says, "
                 f"but holds {graph.ntotal} of {graph.d}; build the index again"
             )
-        removed = check_ids(load_array(folder / "removed.npy", (None,)), graph.ntotal, "removed labels")
-        return cls(graph, settings, removed)
+        removed = check_ids(load_array(folder / "removed.npy", (None,)), manifest["num_ids"], "removed labels")
+        return cls(graph, points, settings, removed)
 
     def save(self, folder: Path) -> None:
-        """Write ``manifest.json``, ``graph.faiss`` (vectors and links) and ``removed.npy``."""
+        """Write ``manifest.json``, ``graph.faiss`` (vectors and links), ``removed.npy`` and perhaps ``points.npy``."""
         faiss = library()
 
         manifest = {"kind": "hnsw", "num_ids": self.num_ids, "dim": self.dim, "settings": asdict(self._settings)}
         with saved_folder(folder, manifest) as new:
             faiss.write_index(self._graph, str(new / "graph.faiss"))
             np.save(new / "removed.npy", self._removed)
+            self._points.write(new)
 
     @property
     def _stored(self) -> Any:
         return library().downcast_index(self._graph.storage)
+
+    @property
+    def num_ids(self) -> int:
+        """Number of ids given so far, removed labels included; the next added label gets this id."""
+        return len(self._points.points_L)
+
+    def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of labels, one a row."""
+        return stored_vectors(self._stored)[self._points.points_L[ids]]
 
     def search(
         self,
@@ -143,23 +154,56 @@ class HnswIndex(StoredVectors):
             return self._search_exactly(queries, k, hidden)
         parameters = faiss.SearchParametersHNSW()
         parameters.efSearch = max(self._settings.ef_search, k)
-        if hidden is not None:
+        hidden_points = self._points.hidden(hidden)
+        if hidden_points is not None:
             # Both are named, because faiss keeps no reference to them from Python.
-            bits = np.packbits(~hidden, bitorder="little")
+            bits = np.packbits(~hidden_points, bitorder="little")
             selector = faiss.IDSelectorBitmap(bits)
             parameters.sel = selector
-        scores, ids = self._graph.search(queries, k, params=parameters)
-        best = TopK.rank(ids, scores)
+        scores, found = self._graph.search(queries, k, params=parameters)
+        best = TopK.rank(self._points.labels(found), scores)
         short = np.flatnonzero(best.ids[:, -1] < 0)
         if short.size:
             exact = self._search_exactly(queries[short], k, hidden)
             best.ids[short], best.scores[short] = exact.ids, exact.scores
         return best
 
+    def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:
+        if not self._points.any_moved:
+            return super()._search_exactly(queries, k, hidden)
+        from unidex.index.exact import search_exact
+
+        # Ascending, so that ties go to the lower id.
+        visible = np.arange(self.num_ids) if hidden is None else np.flatnonzero(~hidden)
+        best = search_exact(queries, self.vectors(visible), k)
+        return TopK(np.where(best.ids < 0, best.ids, visible[best.ids]) if len(visible) else best.ids, best.scores)
+
     def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+        self._link(vectors)
+        self._points.add(len(vectors))
+
+    def _move(self, ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        if len(self._points.labels_P) + len(ids) < STALE_FROM * self.num_ids:
+            self._link(vectors)
+            self._points.move(ids)
+            return
+        all_vectors = self.vectors(np.arange(self.num_ids))
+        all_vectors[ids] = vectors
+        self._graph, self._points = _empty_graph(self.dim, self._settings), Points.of(0)
+        self._append(all_vectors)
+
+    def _link(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
         with threads(build_threads(library().__version__, self._settings.deterministic)):
             for start in range(0, len(vectors), ADDED_AT_ONCE):
                 self._graph.add(as_array(vectors[start : start + ADDED_AT_ONCE]))
+
+
+def _empty_graph(dim: int, settings: HnswSettings) -> Any:
+    faiss = library()
+
+    graph = faiss.IndexHNSWFlat(dim, settings.m, faiss.METRIC_INNER_PRODUCT)
+    graph.hnsw.efConstruction = settings.ef_construction
+    return graph
 
 
 def build_threads(faiss_version: str, deterministic: bool) -> int | None:

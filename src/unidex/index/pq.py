@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from unidex.errors import ConfigError, ModelError
 from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, load_array, read_manifest, saved_folder
 from unidex.index.faiss_library import StoredVectors, as_array, library, stored_vectors, threads
+from unidex.index.points import Points
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
@@ -74,10 +75,17 @@ class PqIndex(StoredVectors):
     """
 
     def __init__(
-        self, flat: Any, codes: Any, settings: PqSettings, learned_from: int, removed: NDArray[np.int64]
+        self,
+        flat: Any,
+        codes: Any,
+        points: Points,
+        settings: PqSettings,
+        learned_from: int,
+        removed: NDArray[np.int64],
     ) -> None:
         self._flat = flat
         self._codes = codes  # None while there are too few labels
+        self._points = points  # whose code each is; a label whose vector was replaced has a later one
         self._settings = settings
         self._learned_from = learned_from  # number of labels when the codes were learned
         self._removed = removed
@@ -88,7 +96,7 @@ class PqIndex(StoredVectors):
         chosen = PqSettings(**settings)
         check_vectors(vectors_LD, "label vectors")
         flat = library().IndexFlatIP(int(vectors_LD.shape[1]))
-        index = cls(flat, None, chosen, 0, np.empty(0, dtype=np.int64))
+        index = cls(flat, None, Points.of(0), chosen, 0, np.empty(0, dtype=np.int64))
         index._append(vectors_LD)
         return index
 
@@ -110,22 +118,24 @@ class PqIndex(StoredVectors):
         except (RuntimeError, TypeError, KeyError) as error:
             reason = str(error).strip().splitlines()[0]
             raise ModelError(f"{folder} is not a whole index ({reason}); build the index again") from None
-        size = num_ids, coded_width(dim, settings.numbers_a_piece)
+        points = Points.read(folder, num_ids)
+        size = len(points.labels_P), coded_width(dim, settings.numbers_a_piece)
         if codes is not None and (codes.ntotal, codes.d) != size:
             raise ModelError(
                 f"{folder / 'codes.faiss'} must hold codes of {size[0]} vectors of {size[1]} numbers as its manifest "
                 f"says, but holds {codes.ntotal} of {codes.d}; build the index again"
             )
-        return cls(flat, codes, settings, learned_from, removed)
+        return cls(flat, codes, points, settings, learned_from, removed)
 
     def save(self, folder: Path) -> None:
-        """Write ``manifest.json``, ``vectors.npy``, ``removed.npy`` and, where there are codes, ``codes.faiss``."""
+        """Write ``manifest.json``, ``vectors.npy``, ``removed.npy``, and where there are some, codes and points."""
         manifest = {"kind": "pq", "num_ids": self.num_ids, "dim": self.dim, "settings": asdict(self._settings)}
         with saved_folder(folder, {**manifest, "learned_from": self._learned_from}) as new:
             np.save(new / "vectors.npy", stored_vectors(self._flat))
             np.save(new / "removed.npy", self._removed)
             if self._codes is not None:
                 library().write_index(self._codes, str(new / "codes.faiss"))
+            self._points.write(new)
 
     @property
     def _stored(self) -> Any:
@@ -152,9 +162,13 @@ class PqIndex(StoredVectors):
         wanted = max(self._num_candidates(), CANDIDATES_A_PLACE * k)
         if self._codes is None or num_visible <= max(wanted, EXACT_BELOW * self.num_ids) or len(queries) == 0:
             return self._search_exactly(queries, k, hidden)
-        # Hidden labels have codes too: so many more are fetched that the wanted number is left on average.
-        fetched = min(self.num_ids, math.ceil(wanted * self.num_ids / num_visible))
+        # Hidden labels and vectors that were replaced have codes too: so many more are fetched that the wanted number
+        # is left on average.
+        num_codes = len(self._points.labels_P)
+        fetched = min(num_codes, math.ceil(wanted * num_codes / num_visible))
         texts_at_once = max(1, CANDIDATES_AT_ONCE // fetched)
+        if len(queries) <= texts_at_once:
+            return self._search_codes(queries, k, fetched, wanted, hidden)
         starts = range(0, len(queries), texts_at_once)
         blocks = [self._search_codes(queries[s : s + texts_at_once], k, fetched, wanted, hidden) for s in starts]
         return TopK(np.concatenate([b.ids for b in blocks]), np.concatenate([b.scores for b in blocks]))
@@ -162,15 +176,26 @@ class PqIndex(StoredVectors):
     def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
         for start in range(0, len(vectors), ROWS_AT_ONCE):
             self._flat.add(as_array(vectors[start : start + ROWS_AT_ONCE]))
-        first = self.num_ids - len(vectors)
+        self._points.add(len(vectors))
+        self._code(np.arange(self.num_ids - len(vectors), self.num_ids))
+
+    def _move(self, ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        stored_vectors(self._flat)[ids] = vectors
+        if self._codes is not None:
+            self._points.move(ids)
+            self._code(ids)
+
+    def _code(self, ids: NDArray[np.int64]) -> None:
+        """Append the codes of labels whose points have been; or learn codes anew, for all, where it is time."""
         # One thread: sums in another order may choose another code, and the same labels must give the same index.
         with threads(1):
-            if self._codes is None or self.num_ids >= 2 * self._learned_from:
+            if self._codes is None or len(self._points.labels_P) >= 2 * self._learned_from:
                 if self.num_ids < CODED_FROM:
                     return
-                self._codes, self._learned_from, first = self._learned(), self.num_ids, 0
-            for start in range(first, self.num_ids, ROWS_AT_ONCE):
-                self._codes.add(self._padded(stored_vectors(self._flat)[start : start + ROWS_AT_ONCE]))
+                self._codes, self._learned_from = self._learned(), self.num_ids
+                ids, self._points = np.arange(self.num_ids), Points.of(self.num_ids)
+            for start in range(0, len(ids), ROWS_AT_ONCE):
+                self._codes.add(self._padded(stored_vectors(self._flat)[ids[start : start + ROWS_AT_ONCE]]))
 
     def _learned(self) -> Any:
         """Codes and lists learned from the labels, or from some of them where there are many; still without labels."""
@@ -203,7 +228,7 @@ class PqIndex(StoredVectors):
     def _search_codes(
         self, queries: NDArray[np.float32], k: int, fetched: int, wanted: int, hidden: NDArray[np.bool_] | None
     ) -> TopK:
-        ids_BC = self._codes.search(self._padded(queries), fetched)[1]
+        ids_BC = self._points.labels(self._codes.search(self._padded(queries), fetched)[1])
         if hidden is not None:
             ids_BC[hidden[ids_BC]] = -1
         best = self._scored(queries, ids_BC).first(k)
@@ -225,7 +250,10 @@ class PqIndex(StoredVectors):
     def _padded(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """The vectors with as many zeros behind them as make whole pieces."""
         missing = coded_width(self.dim, self._settings.numbers_a_piece) - self.dim
-        return np.pad(vectors, ((0, 0), (0, missing))) if missing else vectors
+        if missing == 0:
+            return vectors
+        zeros = np.zeros((len(vectors), missing), dtype=np.float32)
+        return np.concatenate([vectors, zeros], axis=1)
 
 
 def chosen_lists(num_labels: int) -> int:

@@ -29,6 +29,7 @@ class RowTable:
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight.detach()
         self.file: Path | None = None
+        self._room: Tensor | None = None  # what the weights grow into: they are its first rows
 
     @classmethod
     def mapped(cls, file: Path, num_rows: int, dim: int) -> RowTable:
@@ -64,8 +65,18 @@ class RowTable:
         return self.weight.index_select(0, ids_U).requires_grad_()
 
     def grow(self, rows: Tensor) -> None:
-        """Append rows."""
-        self.weight = torch.cat([self.weight, rows.to(self.weight)])
+        """Append rows. Where there is no room the table is copied, with room for an eighth more.
+
+        So a row costs a few copied ones on average, however many there are, and memory stays near what is needed.
+        """
+        before, after = self.num_rows, self.num_rows + len(rows)
+        room = self._room
+        # Weights that were set anew are not those of the room.
+        if room is None or room.data_ptr() != self.weight.data_ptr() or len(room) < after:
+            room = self.weight.new_empty(max(after, before + before // 8 + 64), self.dim)
+            room[:before] = self.weight
+        room[before:after] = rows.to(room)
+        self._room, self.weight = room, room[:after]
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from unidex.losses.bce import bce
 from unidex.losses.blocked_bce import blocked_bce
 from unidex.losses.blocked_softmax import blocked_softmax
 from unidex.losses.blocked_topk import blocked_soft_topk
+from unidex.losses.contrastive import contrastive
 from unidex.losses.gradient import Loss, LossGrad, differentiable
 from unidex.losses.soft_topk import draw_positives, log_soft_topk, soft_topk, soft_topk_loss, topk_thresholds
 from unidex.losses.softmax import correct_log_q, decoupled_softmax, softmax_one_positive, supcon
@@ -19,6 +20,7 @@ __all__ = [
     "blocked_bce",
     "blocked_soft_topk",
     "blocked_softmax",
+    "contrastive",
     "correct_log_q",
     "decoupled_softmax",
     "differentiable",

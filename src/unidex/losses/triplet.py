@@ -5,6 +5,8 @@ Shapes: B texts, P labels in the pool, M positive pairs, K hardest negatives a t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -14,7 +16,13 @@ from unidex.losses.targets import Targets
 
 
 def triplet(
-    scores_BP: Tensor, targets: Targets, *, margin: float = 0.3, num_negatives: int = 10, temperature: float = 0.1
+    scores_BP: Tensor,
+    targets: Targets,
+    *,
+    margin: float = 0.3,
+    num_negatives: int = 10,
+    temperature: float = 0.1,
+    num_positives: int = 0,
 ) -> LossGrad:
     """Hinges on the hardest negatives of each text, the harder the heavier.
 
@@ -36,6 +44,8 @@ def triplet(
         margin: by how much a positive must beat a negative.
         num_negatives: how many of the hardest negatives count.
         temperature: how strongly the hardest of them dominate.
+        num_positives: how many of a text's positives count, the lowest scores first; 0 for all. NGAME's classifiers are
+            trained on 3 positives x 5 negatives of a text.
 
     References: NGAME (arXiv 2207.04452). Its code gives negatives that violate nothing a weight of
     exp(0) in the normaliser of a, and divides by ``num_negatives`` once more; here they have no weight, and the
@@ -48,12 +58,16 @@ def triplet(
     check_scores(scores_BP, targets)
     if num_negatives < 1:
         raise ValueError(f"num_negatives must be at least 1, but is {num_negatives}")
+    if num_positives < 0:
+        raise ValueError(f"num_positives must be at least 0, but is {num_positives}")
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, but is {temperature}")
     if scores_BP.numel() == 0:
         return LossGrad(scores_BP.sum(), scores_BP)
     rows, columns = targets.rows, targets.columns
     positives_M = scores_BP[rows, columns]
+    if num_positives:
+        targets = hardest_positives(targets, positives_M, num_positives)
     scores_BP[rows, columns] = -torch.inf
     scores_BP[targets.ignored_rows, targets.ignored_columns] = -torch.inf
     # A text with fewer negatives gets masked pairs too; at -inf they violate nothing.
@@ -73,3 +87,22 @@ def triplet(
     scores_BP.zero_().scatter_(1, places_BK, pushes_BK)
     scores_BP[rows, columns] = -pulls_M
     return LossGrad((shares_M * losses_M).sum(), scores_BP)
+
+
+def hardest_positives(targets: Targets, scores_M: Tensor, count: int) -> Targets:
+    """The ``count`` positives of lowest score of each text keep their targets; the others get 0.
+
+    A positive whose target is 0 already is not among them. Of equal scores the one named first counts.
+
+    >>> targets = Targets.of([0, 0, 1], [0, 1, 1], shape=(2, 2))
+    >>> hardest_positives(targets, torch.tensor([0.9, 0.2, 0.5]), 1).weights
+    tensor([0., 1., 1.])
+    """
+    drawn_M = targets.weights > 0
+    by_score = torch.where(drawn_M, scores_M, torch.inf).argsort(stable=True)
+    order = by_score[targets.rows[by_score].argsort(stable=True)]
+    rows = targets.rows[order]
+    starts_B = torch.searchsorted(rows, torch.arange(targets.shape[0], device=rows.device))
+    places = torch.arange(len(rows), device=rows.device) - starts_B[rows]
+    kept_M = torch.zeros_like(drawn_M).index_put_((order,), places < count)
+    return replace(targets, weights=torch.where(kept_M, targets.weights, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -42,6 +43,32 @@ def clustered_batches(vectors_ND: Tensor, size: int, rng: np.random.Generator) -
     while len(groups) < num_clusters(len(vectors_ND), size):
         groups = [half for group in groups for half in halves(vectors_ND, group, rng)]
     return groups
+
+
+def cluster_size(epoch: int, growth: Sequence[int], size: int) -> int:
+    """How many texts a cluster has at an epoch: one at first, twice as many from each epoch of ``growth`` on.
+
+    At most ``size``, the texts of a batch. Epochs are counted from 0.
+
+    References: NGAME (arXiv 2207.04452): the better the encoder, the harder the negatives it is ready for.
+
+    >>> [cluster_size(epoch, [2, 3, 5], 512) for epoch in range(6)]
+    [1, 1, 2, 4, 4, 8]
+    """
+    return min(size, 1 << sum(epoch >= grown for grown in growth))
+
+
+def joined_clusters(clusters: list[Ids], size: int, rng: np.random.Generator) -> list[Ids]:
+    """All texts of clusters once, in batches of about equal size, at most ``size``: whole clusters in random order.
+
+    A cluster may be cut where a batch ends. There are as many batches as ``random_batches`` makes.
+
+    >>> batches = joined_clusters([np.array([0, 1]), np.array([2, 3]), np.array([4])], 3, np.random.default_rng(0))
+    >>> [batch.tolist() for batch in batches]
+    [[4, 0, 1], [2, 3]]
+    """
+    order = np.concatenate([clusters[number] for number in rng.permutation(len(clusters))])
+    return np.array_split(order, max(1, math.ceil(len(order) / size)))
 
 
 def halves(

@@ -136,13 +136,19 @@ def make_batch(
     size: int,
     shortlist: Ids | None,
     rng: np.random.Generator,
+    fill: bool = True,
 ) -> Batch:
-    """Draw the pool of a batch of texts. Texts that are left without a positive in it are dropped."""
+    """Draw the pool of a batch of texts. Texts that are left without a positive in it are dropped.
+
+    With ``fill``, further labels of the texts take the room that is left.
+    """
     drawn = draw_labels(positives, texts, num_positives, rng)
     negatives = np.empty(0, dtype=np.int64)
     if shortlist is not None and num_negatives:
         negatives = draw_negatives(shortlist, texts, num_negatives, rng)
-    further = positives.indices[entries_of(positives, texts)[1]].astype(np.int64)
+    further = np.empty(0, dtype=np.int64)
+    if fill:
+        further = positives.indices[entries_of(positives, texts)[1]].astype(np.int64)
     labels = choose_labels(drawn, negatives, further, size)
     targets = make_targets(positives, filter_pairs, texts, labels)
     with_positive = np.unique(targets.rows.numpy())

@@ -46,7 +46,7 @@ def draw_neighbours(found: dict[str, Any], file: Path) -> None:
     strongest = max((row["score"] for row in neighbours), default=1.0)
     for place, row in enumerate(neighbours):
         x, y = _place(place, num_right, len(neighbours))
-        colour, share = _COLOURS[row["class"]], max(row["score"], 0.0) / max(strongest, 1e-9)
+        colour, share = _COLOURS[row["frequency"]], max(row["score"], 0.0) / max(strongest, 1e-9)
         axes.plot([0, x], [0, y], color=colour, linewidth=0.8 + 9 * share, alpha=0.35, solid_capstyle="round")
         axes.scatter([x], [y], s=110, color=colour, edgecolors="white", linewidths=1.5, zorder=3)
         _write_row(axes, x, y, row, percent=found["by"] == "texts")
@@ -55,7 +55,7 @@ def draw_neighbours(found: dict[str, Any], file: Path) -> None:
         *(0, 0, _wrapped(_name(label), 22, 3)),
         parse_math=False,
         **{"ha": "center", "va": "center", "color": "white", "fontsize": 11, "fontweight": "bold", "zorder": 4},
-        bbox={"boxstyle": "round,pad=0.7", "facecolor": INK, "edgecolor": _COLOURS[label["class"]], "linewidth": 3},
+        bbox={"boxstyle": "round,pad=0.7", "facecolor": INK, "edgecolor": _COLOURS[label["frequency"]], "linewidth": 3},
     )
     _write_frame(axes, found, len(neighbours), height)
     import matplotlib
@@ -86,7 +86,7 @@ def _write_row(axes: Any, x: float, y: float, row: dict[str, Any], *, percent: b
     style: dict[str, Any] = {"ha": "left" if side > 0 else "right", "color": INK}
     lines = _wrapped(_name(row), 34, 2)
     axes.text(x + 0.17 * side, y + 0.03, lines, va="bottom", fontsize=9.5, parse_math=False, **style)
-    count = f"{row['frequency']:,} text" + ("s" if row["frequency"] != 1 else "")
+    count = f"{row['num_texts']:,} text" + ("s" if row["num_texts"] != 1 else "")
     axes.text(x + 0.17 * side, y - 0.01, f"{score}  ({count})", va="top", fontsize=8, alpha=0.7, **style)
 
 
@@ -95,7 +95,7 @@ def _write_frame(axes: Any, found: dict[str, Any], num_drawn: int, height: float
     left, top = -_WIDTH / 2 + 0.3, height / 2 - 0.3
     name = textwrap.shorten(_name(label), 60, placeholder=" ...")
     if found["by"] == "texts":
-        title, meaning = f"{found['name']}: labels that come with {name}", _of_texts(label["frequency"])
+        title, meaning = f"{found['name']}: labels that come with {name}", _of_texts(label["num_texts"])
     else:
         title, meaning = f"{found['name']}: labels nearest to {name}", "score of the model's vectors"
     more = len(found["neighbours"]) - num_drawn

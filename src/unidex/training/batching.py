@@ -17,7 +17,7 @@ from unidex.config import Augment, Config
 from unidex.distributed import Processes
 from unidex.errors import UnidexError
 from unidex.network import Network, Vectors
-from unidex.pools.batches import clustered_batches, num_clusters, random_batches
+from unidex.pools.batches import cluster_size, clustered_batches, joined_clusters, num_clusters, random_batches
 from unidex.pools.negatives import mine_negatives
 from unidex.pools.pool import Batch, make_batch, whole_batch
 
@@ -94,7 +94,9 @@ class Batching:
         self._clusters: list[Ids] | None = None
         self._shortlist: Ids | None = None
         epochs, size = config.train.epochs, config.train.batch_size
-        num_random = min(config.pool.start, epochs) if config.pool.batches == "clustered" else epochs
+        # Clusters that grow are joined to batches as large as random ones.
+        one_each = config.pool.batches == "clustered" and not config.pool.cluster_growth
+        num_random = min(config.pool.start, epochs) if one_each else epochs
         random_count = len(random_batches(len(self._rows), size, np.random.default_rng(0)))
         self.num_steps = num_random * random_count + (epochs - num_random) * num_clusters(len(self._rows), size)
 
@@ -110,7 +112,10 @@ class Batching:
         if pool.batches == "clustered":
             rng = np.random.default_rng([self._seed, CLUSTERS, epoch])
             chosen = vectors[torch.from_numpy(self._rows).to(vectors.device)]
-            groups = clustered_batches(chosen, self._config.train.batch_size, rng)
+            size = self._config.train.batch_size
+            groups = clustered_batches(
+                chosen, cluster_size(epoch, pool.cluster_growth, size) if pool.cluster_growth else size, rng
+            )
             self._clusters = [self._rows[group] for group in groups]
         if mines:
             own = data.labels[self._processes.shard(data.labels.shape[0])]
@@ -119,7 +124,7 @@ class Batching:
                 self._trained(network.label_vectors(own)),
                 data.positives,
                 data.filter_pairs,
-                pool.hard_negatives * pool.refresh_every,
+                pool.shortlist or pool.hard_negatives * pool.refresh_every,
                 self._processes,
             )
 
@@ -129,6 +134,8 @@ class Batching:
         if self._clusters is None:
             size = self._config.train.batch_size
             return [self._rows[batch] for batch in random_batches(len(self._rows), size, rng)]
+        if self._config.pool.cluster_growth:
+            return joined_clusters(self._clusters, self._config.train.batch_size, rng)
         return [self._clusters[number] for number in rng.permutation(len(self._clusters))]
 
     def batch(self, texts: Ids, rng: np.random.Generator) -> Batch:
@@ -145,6 +152,7 @@ class Batching:
             size=pool.size,
             shortlist=self._shortlist,
             rng=rng,
+            fill=pool.fill,
         )
 
     def state(self) -> dict[str, Tensor]:

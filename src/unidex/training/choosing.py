@@ -10,15 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex.calibrating import LEAST_TEXTS, Places, calibrated
+from unidex.calibrating import PLACES as CALIBRATED_PLACES
+from unidex.calibration import Calibration
 from unidex.config import Config
 from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.distributed import Processes
 from unidex.errors import UnidexError
 from unidex.evaluating import PLACES, metric_value, metrics_of, score_network
+from unidex.fusing import CANDIDATES, Fusing
 from unidex.metrics.evaluation import places_needed
 from unidex.neighbours import Neighbours
 from unidex.network import Network, Vectors
-from unidex.weighing import EVEN, FUSIONS, NEIGHBOURS, PRIORS, Weights, best_weights, parts_of
+from unidex.topk import PADDING, TopK, contains
+from unidex.weighing import EVEN, FUSIONS, NEIGHBOURS, PRIORS, Parts, Weights, best_weights, parts_of
 
 logger = logging.getLogger(__name__)
 
@@ -111,26 +116,11 @@ class Validation:
     def choice(self, network: Network, epochs: int, config: Config) -> Choice:
         """What a trial has come to: a network that was best after ``epochs``."""
         predict, metric = config.predict, config.train.metric
-        queries = network.text_vectors(self.texts, self.processes)
-        own = network.label_vectors(self.labels)
-        labels = Vectors(
-            *(None if part is None else self.processes.gather(part) for part in (own.dual, own.classifier))
-        )
-        positives = self.dataset.train.positives[self.rows]
-        counts_L = np.bincount(positives.indices, minlength=self.dataset.num_labels)
         both = network.dual is not None and network.classifier is not None
         fusions = FUSIONS if predict.choose_fusion and both else ()
         priors = PRIORS if predict.choose_prior else ()
-        near = None
-        if predict.choose_neighbours or predict.neighbours > 0:
-            near = Neighbours.of(
-                network.text_vectors(self.train_texts[self.rows], self.processes).joined(EVEN).cpu().numpy(),
-                positives,
-                num_neighbours=predict.num_neighbours,
-                temperature=predict.neighbours_temperature,
-            )
         places = places_needed(self.split, PLACES)
-        parts = parts_of(queries, labels, counts_L, near, least=places, forbidden=self.forbidden)
+        parts = self._parts(network, config, places, near=predict.choose_neighbours or predict.neighbours > 0)
 
         def metrics_with(tried: Weights) -> dict[str, float]:
             return metrics_of(parts.ranked(tried, places), self.dataset, self.split)
@@ -160,6 +150,72 @@ class Validation:
             metrics,
             metric_value(metrics, metric),
         )
+
+    def fused(self, network: Network, config: Config) -> tuple[Fusing, TopK]:
+        """A tree that fuses the scores of both heads, and what it predicts for the texts kept back.
+
+        Each half of the texts is predicted by a tree that was fitted to the other half.
+        """
+        places = places_needed(self.split, CANDIDATES)
+        parts = self._parts(network, config, places, near=False)
+        frequencies_L = self.dataset.label_frequencies()
+        hits_NK = contains(self.split.positives, parts.ids_NK)
+        counts_NK = (parts.ids_NK >= 0) & ~contains(self.split.filter_pairs, parts.ids_NK)
+
+        def fit(chosen_N: NDArray[np.bool_]) -> Fusing:
+            pairs = counts_NK & chosen_N[:, None]
+            return Fusing.fit(
+                parts.classifier_NK[pairs],
+                parts.dual_NK[pairs],
+                frequencies_L[parts.ids_NK[pairs]],
+                hits_NK[pairs],
+                weight=config.predict.tree_weight,
+                num_train=len(self.dataset.train),
+                propensity=self.dataset.propensity,
+            )
+
+        half_N = np.arange(len(self.split)) % 2 == 0
+        ids_NK = np.full_like(parts.ids_NK, PADDING)
+        scores_NK = np.full(ids_NK.shape, -np.inf, dtype=np.float32)
+        for chosen_N in (half_N, ~half_N) if len(self.split) > 1 else ():
+            own = (parts.ids_NK[chosen_N], parts.classifier_NK[chosen_N], parts.dual_NK[chosen_N])
+            found = fit(~chosen_N).ranked(*own, frequencies_L)
+            ids_NK[chosen_N], scores_NK[chosen_N] = found.ids, found.scores
+        return fit(np.ones(len(self.split), dtype=bool)), TopK(ids_NK, scores_NK)
+
+    def calibration_of(self, found: TopK) -> Calibration | None:
+        """Probabilities fitted to predictions for the texts kept back; None where texts are too few."""
+        if len(self.split) < LEAST_TEXTS:
+            logger.info("no probabilities: %d validation texts, %d are needed", len(self.split), LEAST_TEXTS)
+            return None
+        return calibrated(Places.of(found, self.split.positives, self.split.filter_pairs, self._counts()))[0]
+
+    def calibration(self, network: Network, config: Config, weights: Weights) -> Calibration | None:
+        """Probabilities fitted to what a network says with these weights; None where texts are too few."""
+        places = places_needed(self.split, CALIBRATED_PLACES)
+        parts = self._parts(network, config, places, near=weights.neighbours > 0)
+        return self.calibration_of(parts.ranked(weights, places))
+
+    def _counts(self) -> NDArray[np.int64]:
+        """Number of texts that are trained on of each label."""
+        return np.bincount(self.dataset.train.positives[self.rows].indices, minlength=self.dataset.num_labels)
+
+    def _parts(self, network: Network, config: Config, places: int, *, near: bool) -> Parts:
+        """The parts of the scores of candidates for the texts kept back; ``near``: with those of neighbours."""
+        queries = network.text_vectors(self.texts, self.processes)
+        own = network.label_vectors(self.labels)
+        labels = Vectors(
+            *(None if part is None else self.processes.gather(part) for part in (own.dual, own.classifier))
+        )
+        neighbours = None
+        if near:
+            neighbours = Neighbours.of(
+                network.text_vectors(self.train_texts[self.rows], self.processes).joined(EVEN).cpu().numpy(),
+                self.dataset.train.positives[self.rows],
+                num_neighbours=config.predict.num_neighbours,
+                temperature=config.predict.neighbours_temperature,
+            )
+        return parts_of(queries, labels, self._counts(), neighbours, least=places, forbidden=self.forbidden)
 
 
 def _held_out(texts: Any, num_texts: int, share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

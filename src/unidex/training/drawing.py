@@ -24,4 +24,6 @@ def drawn_targets(targets: Targets, name: LossName, settings: Loss, seed: int) -
         return one_positive(targets, generator)
     if name == "soft-top-k" and settings.k:
         return draw_positives(targets, settings.k, generator)
+    if name in ("triplet", "contrastive") and settings.drawn_positives:
+        return draw_positives(targets, settings.drawn_positives, generator)
     return targets

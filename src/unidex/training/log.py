@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -60,3 +61,14 @@ def _tensorboard(folder: Path | None) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
     return SummaryWriter(str(folder / "tensorboard"))
+
+
+def read_log(folder: Path, phases: Iterable[str]) -> str:
+    """The log of a run, one phase after the other: a JSON object a line."""
+    lines: list[str] = []
+    for phase in phases:
+        file = folder / phase / "train.jsonl"
+        if file.exists():
+            records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+            lines += [json.dumps({"phase": phase} | record) + "\n" for record in records]
+    return "".join(lines)

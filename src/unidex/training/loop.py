@@ -26,6 +26,7 @@ from unidex.network import Network
 from unidex.pools.pool import log_inclusion
 from unidex.training import checkpoint
 from unidex.training.batching import STEP, Batching, TrainingSet
+from unidex.training.frozen import frozen
 from unidex.training.log import TrainingLog
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers
@@ -56,6 +57,7 @@ class Trainer:
         folder: for checkpoints and train.jsonl; None keeps nothing.
         validate: the metrics of the network as it is now, or None for no validation.
         processes: who takes part; the network has the classifiers of this process's labels.
+        followed: another run goes on from this one.
     """
 
     def __init__(
@@ -68,20 +70,27 @@ class Trainer:
         folder: Path | None = None,
         validate: Any = None,
         processes: Processes = ALONE,
+        followed: bool = False,
     ) -> None:
+        # What steps are made on: the network itself, or its heads on vectors that are made once.
+        self._stepped = network
+        if config.train.freeze_encoder:
+            self._stepped, data = frozen(network, data, config, processes)
         self.network, self.data, self.config, self.seed, self.folder = network, data, config, seed, folder
-        self.processes = processes
+        self.processes, self._followed = processes, followed or config.train.falling_epochs > 0
         self._validate = validate
         self._batching = Batching(data, config, seed, processes)
         self.num_steps = self._batching.num_steps
-        self.optimisers = Optimisers(network, config, self.num_steps, processes)
+        self.optimisers = Optimisers(self._stepped, config, self.num_steps, processes)
         self._log_q: Tensor | None = None
         if config.loss.log_q:
             log_q = log_inclusion(data.positives, config.train.batch_size, config.pool.positives)
             self._log_q = torch.from_numpy(log_q).to(network.device) * config.loss.log_q
         self._wide: WideStep | None = None
         if processes.size > 1 or config.pool.labels == "all" or config.train.chunk:
-            self._wide = WideStep(network, data.texts, data.labels, config, processes, self._log_q, self._move_rows)
+            self._wide = WideStep(
+                self._stepped, data.texts, data.labels, config, processes, self._log_q, self._move_rows
+            )
         self.epoch = self.batch = self.step = 0
         self._best: dict[str, Tensor] | None = None
         self._best_value = -np.inf
@@ -106,7 +115,7 @@ class Trainer:
                     self._validate_now()
                 if self._is_checkpoint_due() and self.epoch < epochs:
                     self._save_checkpoint()
-        if self._validate is not None or self.config.train.falling_epochs > 0:
+        if self._validate is not None or self._followed:
             # Another phase follows: a run that is resumed in it does not make this one again.
             self._save_checkpoint()
         if self._best is not None:
@@ -130,7 +139,7 @@ class Trainer:
 
     def _run_epoch(self, advance: progress.Advance) -> None:
         if self.batch == 0:
-            self._batching.refresh(self.network, self.epoch)
+            self._batching.refresh(self._stepped, self.epoch)
         batches = self._batching.batches(self.epoch)
         total = torch.tensor(self._total, device=self.network.device)
         started, texts_before = time.monotonic(), self._seen
@@ -173,7 +182,7 @@ class Trainer:
             value, touched = self._wide(batch, rng)
         else:
             value, touched = objective(
-                self.network, self.data.texts, self.data.labels, batch, self.config, self._log_q, rng
+                self._stepped, self.data.texts, self.data.labels, batch, self.config, self._log_q, rng
             )
             value.backward()  # type: ignore[no-untyped-call]
         self.optimisers.step(touched, self.step)
@@ -205,6 +214,16 @@ class Trainer:
 
     def _is_best_now(self) -> bool:
         return self.batch == 0 and self.epoch == self._best_epoch
+
+    def state(self) -> dict[str, Tensor]:
+        """A copy of the network and the state of its optimisers, to come back to."""
+        optimisers = {f"optimiser.{name}": tensor for name, tensor in self.optimisers.state().items()}
+        return {name: tensor.clone() for name, tensor in (self._network_state() | optimisers).items()}
+
+    def go_back(self, state: dict[str, Tensor]) -> None:
+        """Be again what ``state`` has copied."""
+        self._load_network(state)
+        self.optimisers.load(_part(state, "optimiser."))
 
     def _network_state(self) -> dict[str, Tensor]:
         state = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}

@@ -18,6 +18,7 @@ from unidex.losses import (
     LossGrad,
     Targets,
     bce,
+    contrastive,
     correct_log_q,
     decoupled_softmax,
     soft_topk_loss,
@@ -37,6 +38,7 @@ _LOSSES: dict[LossName, Loss] = {
     "one-positive": decoupled_softmax,
     "soft-top-k": soft_topk_loss,
     "triplet": triplet,
+    "contrastive": contrastive,
     "bce": bce,
 }
 
@@ -128,16 +130,31 @@ def _mixed(encoded: Tensor, targets: Targets, config: Config, rng: np.random.Gen
 
 
 def _loss(name: LossName, config: Config, log_q_P: Tensor | None) -> Loss:
-    loss = _LOSSES[name]
+    loss, settings = _LOSSES[name], config.loss
     if name == "triplet":
-        loss = partial(triplet, margin=config.loss.margin)
+        loss = partial(
+            triplet,
+            margin=settings.margin,
+            num_negatives=settings.hardest_negatives,
+            num_positives=settings.hardest_positives,
+        )
+    elif name == "contrastive":
+        loss = partial(
+            contrastive,
+            c=settings.contrastive_c,
+            d=settings.contrastive_d,
+            num_negatives=settings.hardest_negatives,
+            least=settings.contrastive_least,
+        )
+    elif name == "one-positive" and settings.others == "negatives":
+        loss = supcon
     elif name == "bce":
         loss = partial(bce, reduction=config.loss.bce)
     elif name == "soft-top-k":
         loss = partial(soft_topk_loss, k=config.loss.k or "positives", alpha=config.loss.alpha)
     if name in ("decoupled-softmax", "supcon", "one-positive") and config.loss.text_to_label < 1:
         return partial(symmetric, loss=loss, text_to_label=config.loss.text_to_label, log_q_P=log_q_P)
-    if log_q_P is None or name in ("triplet", "bce", "soft-top-k"):
+    if log_q_P is None or name in ("triplet", "contrastive", "bce", "soft-top-k"):
         return loss
     return lambda scores_BP, targets: loss(correct_log_q(scores_BP, log_q_P), targets)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from unidex.config import Config
 from unidex.distributed import ALONE, Processes
+from unidex.encoders.spectral import spectral_layers
 from unidex.labels.rows import RowAdagrad, RowAdam, RowOptimiser, RowSGD, RowTable, Touched, merged
 from unidex.network import Network
 
@@ -18,10 +19,16 @@ def lr_factor(step: int, num_steps: int, *, schedule: str, warmup: float) -> flo
     """What learning rates are multiplied with at a step, counted from 0.
 
     Rises to 1 over the first ``warmup`` share of the steps, then falls to 0 (cosine or linear) or stays (constant).
+    One-cycle rises from 1/10 and falls to 1e-5, both along half a cosine (Smith and Topin, arXiv 1708.07120), as
+    torch's OneCycleLR with div_factor 10 does.
 
     >>> [round(lr_factor(step, 10, schedule="linear", warmup=0.2), 2) for step in (0, 1, 2, 6, 9)]
     [0.5, 1.0, 1.0, 0.5, 0.12]
+    >>> [round(lr_factor(step, 10, schedule="one-cycle", warmup=0.3), 2) for step in (0, 1, 2, 5, 9)]
+    [0.1, 0.55, 1.0, 0.61, 0.0]
     """
+    if schedule == "one-cycle":
+        return _one_cycle(step, num_steps, warmup)
     rising = math.ceil(num_steps * warmup)
     if step < rising:
         return (step + 1) / rising
@@ -31,6 +38,16 @@ def lr_factor(step: int, num_steps: int, *, schedule: str, warmup: float) -> flo
     return 1 - done if schedule == "linear" else 1.0
 
 
+def _one_cycle(step: int, num_steps: int, warmup: float) -> float:
+    top = max(0.0, num_steps * warmup - 1)
+    if step <= top:
+        first, last, done = _CYCLE_FIRST, 1.0, step / top if top else 1.0
+    else:
+        first, last, done = 1.0, _CYCLE_LAST, (step - top) / (num_steps - 1 - top)
+    return last + (first - last) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+_CYCLE_FIRST, _CYCLE_LAST = 0.1, 1e-5
 _ROWS: dict[str, type[RowOptimiser]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
 
 
@@ -46,16 +63,17 @@ class Optimisers:
         self.num_steps = num_steps
         self.processes = processes
         train = config.train
-        is_bag = config.encoder.kind == "bag"
+        is_trained = config.encoder.kind == "transformer"
         groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
         for name, parameter in network.named_parameters():
             if not parameter.requires_grad:
                 continue
-            # The bag's one dense layer learns like a head; its vectors are a row table.
-            lr = train.lr_encoder if name.startswith("encoder.") and not is_bag else train.lr_heads
+            # Dense layers before which nothing was trained learn like a head; the vectors of words are a row table.
+            lr = train.lr_encoder if name.startswith("encoder.") and is_trained else train.lr_heads
             # Biases and norms are not pulled to 0: they are no matrices, whatever their names.
             decay = train.weight_decay if parameter.ndim >= 2 else 0.0
             groups.setdefault((lr, decay), []).append(parameter)
+        self._spectral = spectral_layers(network)
         self._rates = [lr for lr, _ in groups]
         options = [{"params": part, "lr": lr, "weight_decay": decay} for (lr, decay), part in groups.items()]
         self.dense = torch.optim.AdamW(options) if options else None
@@ -81,6 +99,8 @@ class Optimisers:
                 group["lr"] = rate * factor
             self.dense.step()
             self.dense.zero_grad()
+        for layer in self._spectral:
+            layer.sharpen()
 
     def step_rows(self, table: RowTable, rows: slice, gradient: Tensor, step: int) -> None:
         """One step of neighbouring rows of a table whose gradient is known; for tables too large for one gradient."""

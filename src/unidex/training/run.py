@@ -12,24 +12,39 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 
 from unidex.augment.points import check_label_texts
 from unidex.building import build_encoder, build_network, start_classifiers
-from unidex.config import Config
+from unidex.calibration import Calibration
+from unidex.config import Config, join_stages
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
 from unidex.encoders.bag import rare_weights
 from unidex.errors import UnidexError
 from unidex.model import Model, label_set
-from unidex.network import Network
+from unidex.network import BLOCK, Network
 from unidex.training.batching import TrainingSet, with_label_points
 from unidex.training.choosing import Choice, Validation
 from unidex.training.loop import Trainer
+from unidex.training.staging import (
+    carry_on,
+    check_fuse,
+    check_recipe,
+    set_dropout,
+    start_at_centroids,
+    surrogate_set,
+    together,
+)
 from unidex.training.trying import PLAIN, SAID, tries
+from unidex.weighing import Weights
 
 logger = logging.getLogger(__name__)
 
 _FALLING = "falling"
+_REHEARSAL = "rehearsal"
+# Between the seeds of two stages, so that none draws what another has drawn.
+_STAGE_SEED = 1_000_003
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +79,19 @@ class Run:
         folder: Path | None,
         processes: Processes = ALONE,
     ) -> None:
-        if config.train.batch_size == 0:
-            size = batch_size_for(len(dataset.train))
-            logger.info("%d train texts: batches of %d", len(dataset.train), size)
-            config = _changed(config, {"train": {"batch_size": size}})
+        stages = {name: _sized(part, len(dataset.train)) for name, part in config.in_stages().items()}
+        check_recipe(stages)
+        check_fuse(list(stages.values())[-1])
+        # The last stage is the recipe of the model; those before it lead to where it begins.
+        *self._earlier, (self._last, config) = stages.items()
+        self._before: Network | None = None
+        self._stage = 0
         self.dataset, self.config, self.seed, self.device, self.folder = dataset, config, seed, device, folder
         self.processes = processes
-        self._shard = processes.shard(dataset.num_labels)
         torch.manual_seed(seed)
         self._encoder = build_encoder(config, dataset.train.texts, dataset.labels.texts)
         self._start: dict[str, torch.Tensor] | None = None
+        self._validation: Validation | None = None
         # Texts are read once: a resumed run finds them as the first one left them. One process writes, the rest read.
         self._encoder.cache = None if folder is None else folder / "prepared"
         if not processes.is_first:
@@ -90,16 +108,26 @@ class Run:
         Of several processes the first gets the model, with the classifiers of all; the others get None.
         """
         metrics: dict[str, Any] = {"data": {"name": self.dataset.name, "num_train": len(self.dataset.train)}}
+        stages = self._earlier_stages(resume=resume)
         best = self._best_trial(resume=resume)
         network, config, result = best.trainer.network, best.config, best.result
+        fusing = None
+        if config.predict.fuse == "tree":
+            assert self._validation is not None
+            fusing, found = self._validation.fused(network, config)
+            calibration = self._validation.calibration_of(found)
+        else:
+            calibration = self._calibration(best, resume=resume)
         if config.train.falling_epochs > 0:
             network, result = self._go_on(best, resume=resume)
-        metrics["training"] = result
+        metrics["training"] = result if not stages else together(stages | {self._last: result})
         if best.choice is not None:
             chosen = {name: value for name, value in vars(best.choice).items() if name not in ("metrics", "value")}
             metrics |= {"validation": best.choice.metrics, "choice": chosen}
             weights = {name: chosen[name] for name in ("fusion", "neighbours", "prior")}
             config = _changed(config, {"predict": weights, "train": {"epochs": chosen["epochs"]}})
+        if calibration is not None:
+            metrics["calibration"] = calibration.summary()
         if network.classifiers is not None and self.processes.size > 1:
             rows = self.processes.gather_on_first(network.classifiers.weight)
             if rows is not None:
@@ -108,13 +136,41 @@ class Run:
             return None
         labels = label_set(self.dataset.labels.texts, self.dataset.labels.uids, self.dataset.label_frequencies())
         train = (self._texts, self.dataset.train.positives)
-        return Model.build(config, network, labels, self._labels, metrics, train)
+        model = Model.build(
+            self._whole(config), network, labels, self._labels, metrics, train, self.dataset.train.texts
+        )
+        model.calibration, model.fusing = calibration, fusing
+        return model
+
+    def _whole(self, config: Config) -> Config:
+        """The recipe of the last stage as that of all of them."""
+        if not self._earlier:
+            return config
+        earlier = {name: part.model_copy(update={"predict": config.predict}) for name, part in self._earlier}
+        return join_stages(earlier | {self._last: config}, where=config.recipe)
+
+    def _earlier_stages(self, *, resume: bool) -> dict[str, dict[str, Any]]:
+        """Train the stages before the last one; the result says how each went."""
+        share = self.config.train.validation
+        if share > 0:
+            self._validation = Validation.of(self.dataset, share, self.seed, self._texts, self._labels, self.processes)
+        rows = None if self._validation is None else self._validation.rows
+        results = {}
+        for name, config in self._earlier:
+            logger.info("stage %d of %d: %s", self._stage + 1, len(self._earlier) + 1, name)
+            validation = None if config.train.surrogate else self._validation
+            trainer, results[name] = self._train(
+                config, rows, f"training-{name}", resume=resume, validation=validation, followed=True
+            )
+            self._before = trainer.network
+            self._stage += 1
+        if self._earlier:
+            logger.info("stage %d of %d: %s", self._stage + 1, len(self._earlier) + 1, self._last)
+        return results
 
     def _best_trial(self, *, resume: bool) -> _Trial:
         """Train the recipe as it stands, and with what is tried beside it; the best on validation."""
-        share, validation = self.config.train.validation, None
-        if share > 0:
-            validation = Validation.of(self.dataset, share, self.seed, self._texts, self._labels, self.processes)
+        validation = self._validation
         rows = None if validation is None else validation.rows
         tried = tries(self.dataset, self.config, self.seed)
         if len(tried) > 1:
@@ -128,6 +184,8 @@ class Run:
             if config.train.falling_epochs > 0:
                 config = _changed(config, {"train": {"schedule": "constant"}})
             phase = "training" if name == PLAIN else f"training-{name}"
+            if self._earlier:
+                phase = f"training-{self._last}"
             trainer, result = self._train(config, rows, phase, resume=resume, validation=validation)
             choice = None
             if validation is not None:
@@ -147,8 +205,42 @@ class Run:
             _restore(self._encoder, trained)
         return best
 
-    def _go_on(self, best: _Trial, *, resume: bool) -> tuple[Network, dict[str, Any]]:
-        """Go on with all train texts while learning rates fall to 0."""
+    def _calibration(self, best: _Trial, *, resume: bool) -> Calibration | None:
+        """Probabilities, fitted to the texts that are kept back; None without such texts.
+
+        Where learning rates are still to fall, the scores of new texts will not be those of now. So that is rehearsed
+        without the texts kept back, and then forgotten.
+        """
+        if self._validation is None or best.choice is None:
+            return None
+        weights = Weights(best.choice.fusion, best.choice.neighbours, best.choice.prior)
+        train = best.config.train
+        # Tables that live in a file are larger than memory: there is no second place for them.
+        few = len(self.dataset.train) <= train.rehearse
+        if train.falling_epochs == 0 or not few or train.tables == "file":
+            return self._validation.calibration(best.trainer.network, best.config, weights)
+        kept = None if self.folder is None else self.folder / f"{_REHEARSAL}.json"
+        if resume and kept is not None and kept.exists():
+            found = json.loads(kept.read_text(encoding="utf-8"))
+            return None if found is None else Calibration.from_dict(found)
+        logger.info(
+            "learning rates fall without the texts kept back, to fit probabilities to what that makes of scores"
+        )
+        before = best.trainer.state()
+        network, _ = self._go_on(best, resume=resume, rows=self._validation.rows, phase=_REHEARSAL)
+        calibration = self._validation.calibration(network, best.config, weights)
+        best.trainer.go_back(before)
+        if kept is not None and self.processes.is_first:
+            unfinished = kept.with_suffix(".unfinished")
+            unfinished.write_text(json.dumps(None if calibration is None else calibration.as_dict()), encoding="utf-8")
+            unfinished.rename(kept)
+        self.processes.barrier()
+        return calibration
+
+    def _go_on(
+        self, best: _Trial, *, resume: bool, rows: NDArray[np.int64] | None = None, phase: str = _FALLING
+    ) -> tuple[Network, dict[str, Any]]:
+        """Go on with all train texts, or these, while learning rates fall to 0."""
         epochs = best.config.train.falling_epochs
         changes: dict[str, dict[str, Any]] = {
             "train": {"schedule": "linear", "warmup": 0.0, "epochs": epochs, "falling_epochs": 0},
@@ -156,7 +248,7 @@ class Run:
             "pool": {"start": 0},
         }
         config = _changed(best.config, changes)
-        trainer, result = self._train(config, None, _FALLING, resume=resume, after=best.trainer)
+        trainer, result = self._train(config, rows, phase, resume=resume, after=best.trainer)
         return trainer.network, result
 
     def _training_set(self, config: Config, rows: NDArray[np.int64] | None) -> TrainingSet:
@@ -164,6 +256,10 @@ class Run:
         split = self.dataset.train if rows is None else self.dataset.train.take(rows)
         texts = self._texts if rows is None else self._texts[rows]
         data = TrainingSet(texts, self._labels, split.positives, split.filter_pairs)
+        if config.train.surrogate:
+            # By what texts say; an encoder that reads no features has vectors of its own.
+            features = texts if sparse.issparse(texts) else self._encoded(texts)
+            return surrogate_set(data, features, config, self.seed)
         if config.augment.method == "none":
             return data
         check_label_texts(self.dataset)
@@ -178,10 +274,11 @@ class Run:
         resume: bool,
         validation: Validation | None = None,
         after: Trainer | None = None,
+        followed: bool = False,
     ) -> tuple[Trainer, dict[str, Any]]:
         """A trainer at its end; with ``after``, it has gone on from where another one ended."""
         data = self._training_set(config, rows)
-        network = self._network(config, phase) if after is None else after.network
+        network = self._network(config, phase, data) if after is None else after.network
         validate = None
         if validation is not None:
 
@@ -193,26 +290,43 @@ class Run:
             data,
             config,
             # Another seed, so that a phase that follows does not draw what the one before has drawn.
-            seed=self.seed + (after is not None),
+            seed=self.seed + (after is not None) + _STAGE_SEED * self._stage,
             folder=None if self.folder is None else self.folder / phase,
             validate=validate,
             processes=self.processes,
+            followed=followed,
         )
         if after is not None:
             trainer.optimisers.load(after.optimisers.state())
         return trainer, trainer.run(resume=resume)
 
-    def _network(self, config: Config, phase: str) -> Network:
-        """A network at its start."""
+    def _encoded(self, texts: Any) -> NDArray[np.float32]:
+        """Vectors of texts as the encoder gives them now."""
+        self._encoder.to(self.device).eval()
+        with torch.no_grad():
+            blocks = [self._encoder(texts[start : start + BLOCK]) for start in range(0, texts.shape[0], BLOCK)]
+        vectors: NDArray[np.float32] = torch.cat(blocks).cpu().numpy()
+        return vectors
+
+    def _network(self, config: Config, phase: str, data: TrainingSet) -> Network:
+        """A network at its start, or at that of a stage: there it goes on from where the one before ended."""
         torch.manual_seed(self.seed)
         if self._start is not None:
             _restore(self._encoder, self._start)
-        network = build_network(config, self._encoder, self._shard, self.device)
+        set_dropout(self._encoder, config, self.config)
+        shard = self.processes.shard(data.labels.shape[0])
+        network = build_network(config, self._encoder, shard, self.device)
+        # Without dropout: what begins at vectors begins at those that are searched.
+        network.eval()
         if config.heads.classifier_rare > 0 and network.classifier_encoder is not None:
             weights = rare_weights(self._texts, config.heads.classifier_rare)
             network.classifier_encoder.weigh(torch.from_numpy(weights).to(self.device))
-        if config.heads.classifier and config.heads.classifier_start == "label-text":
-            start_classifiers(network, self._labels[self._shard])
+        goes_on = self._before is not None and carry_on(network, self._before)
+        if config.heads.classifier and not goes_on and not config.train.surrogate:
+            if config.heads.classifier_start == "label-text":
+                start_classifiers(network, self._labels[shard])
+            elif config.heads.classifier_start == "centroid":
+                start_at_centroids(network, data.texts, data.positives, shard, self.processes)
         if config.train.tables == "file":
             if self.folder is None or self.device.type != "cpu":
                 raise UnidexError(
@@ -220,6 +334,9 @@ class Run:
                 )
             (self.folder / phase).mkdir(parents=True, exist_ok=True)
             for name, table in network.tables().items():
+                if table.file is not None:
+                    # Of the stage before, which is over.
+                    continue
                 table.move_to(self.folder / phase / f"{name}.{self.processes.rank}.table")
         return network
 
@@ -231,6 +348,15 @@ def batch_size_for(num_texts: int) -> int:
     (128, 256, 1024, 1024)
     """
     return int(min(1024, max(128, 2 ** round(math.log2(max(1, num_texts) / 32)))))
+
+
+def _sized(config: Config, num_texts: int) -> Config:
+    """A recipe whose batches have a size."""
+    if config.train.batch_size > 0:
+        return config
+    size = batch_size_for(num_texts)
+    logger.info("%d train texts: batches of %d", num_texts, size)
+    return _changed(config, {"train": {"batch_size": size}})
 
 
 def _weights(encoder: Any) -> dict[str, torch.Tensor]:
@@ -251,12 +377,7 @@ def _changed(config: Config, sections: dict[str, dict[str, Any]]) -> Config:
     )
 
 
-def read_log(folder: Path) -> str:
-    """The log of a run, all phases: a JSON object a line."""
-    lines: list[str] = []
-    for phase in ("training", *(f"training-{name}" for name in SAID), _FALLING):
-        file = folder / phase / "train.jsonl"
-        if file.exists():
-            records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-            lines += [json.dumps({"phase": phase} | record) + "\n" for record in records]
-    return "".join(lines)
+def phases(config: Config) -> list[str]:
+    """The folders that the phases of a run have, in their order: those of stages, or of trials and of what follows."""
+    names = [stage.name for stage in config.stages]
+    return [f"training-{name}" for name in names] or ["training", *(f"training-{name}" for name in SAID), _FALLING]

@@ -62,10 +62,18 @@ class WideStep:
         unfit = None
         if "triplet" in names:
             unfit = "the triplet loss"
+        elif "contrastive" in names:
+            unfit = "the contrastive loss"
         elif config.heads.classifier and config.loss.classifier_bce:
             unfit = "loss.classifier_bce"
         elif config.augment.mixup != "none":
             unfit = "augment.mixup"
+        if config.encoder.kind == "inception" and (self.processes.size > 1 or config.train.chunk):
+            raise ConfigError(
+                "the inception encoder's BatchNorm must see all texts of a step at once, but this run has "
+                f"{self.processes.size} processes and train.chunk = {config.train.chunk}; train it on one process with "
+                "train.chunk = 0"
+            )
         if unfit is not None:
             raise ConfigError(
                 "all labels (pool.labels = 'all'), a gradient cache (train.chunk) and several processes need losses "
@@ -187,7 +195,7 @@ def _blocked(
         labels_PD,
         scale,
         targets,
-        SUPCON if name == "supcon" else DECOUPLED,
+        SUPCON if name == "supcon" or (name == "one-positive" and settings.others == "negatives") else DECOUPLED,
         text_to_label=settings.text_to_label,
         log_q_L=log_q_P,
         ranks=processes,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
-import tempfile
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any, Protocol
 from unidex.data.dataset import Dataset, Propensity
 from unidex.data.options import ReadOptions
 from unidex.errors import DataError, listed, quoted
+from unidex.locking import unfinished_sibling
 
 METADATA = "dataset.json"
 BUILT_IN = "hpo"
@@ -118,8 +117,7 @@ def write(dataset: Dataset, folder: Path, name: str) -> None:
         _logger.warning("%s has no place for sparse features: they are left out", name)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
+        with unfinished_sibling(folder) as unfinished:
             _format(_WRITERS[name]).write(dataset, unfinished)
             propensity = {"a": dataset.propensity.a, "b": dataset.propensity.b}
             metadata = {"name": dataset.name, "propensity": propensity}
@@ -127,9 +125,6 @@ def write(dataset: Dataset, folder: Path, name: str) -> None:
             unfinished.chmod(0o755)
             # Renaming replaces an empty folder in one step: there is never half a data set under the name.
             unfinished.rename(folder)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
     except OSError as error:
         raise DataError(
             f"the data set cannot be written ({error.strerror or error}); nothing is left behind", file=folder

@@ -1,0 +1,260 @@
+"""Probabilities that mean something: how likely a predicted label is right, by its score, place and frequency class.
+
+A logistic regression on what is known of a place gives a logit z; an increasing piecewise-linear table, from isotonic
+regression, gives the probability of z:
+
+    z = w1 s + w2 (s - s_1) + w3 (s - mean of s_1 .. s_r) + w4 ln r + w5 [head] + w6 [tail] + b,    p = table(z)
+
+with s the score at place r and s_1 the best score of the text. Only the places up to r count, so that a label's
+probability does not depend on how many labels are asked for.
+
+Shapes: N texts, K places, L labels, P places of all texts, F features, M knots of the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression, minimize
+from scipy.special import expit, logit
+
+from unidex.errors import DataError, ModelError, listed, quoted
+from unidex.metrics.bins import frequency_classes
+from unidex.metrics.thresholds import Threshold
+from unidex.topk import TopK
+
+FEATURES = ("score", "below_best", "below_mean", "log_place", "head", "tail")
+# How strongly weights of features of variance 1 are pulled to 0.
+_L2 = 1.0
+BEST_F1 = "best-f1"
+
+
+def place_features(topk: TopK, frequencies_L: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What is known of each place.
+
+    Formula: (s, s - s_1, s - mean of s_1 .. s_r, ln r, [head], [tail]) at place r; torso is neither.
+
+    Shapes:
+        topk [N, K], frequencies_L [L], result [N, K, 6]; what stands for a place without a label means nothing.
+
+    >>> topk = TopK.rank([[3, 0]], [[0.75, 0.25]])
+    >>> place_features(topk, np.array([200, 0, 0, 2])).round(2).tolist()
+    [[[0.75, 0.0, 0.0, 0.0, 0.0, 1.0], [0.25, -0.5, -0.25, 0.69, 1.0, 0.0]]]
+    """
+    scores_NK = np.where(topk.ids < 0, 0.0, topk.scores).astype(np.float64)
+    places_K = np.arange(1, topk.k + 1)
+    classes_NK = frequency_classes(frequencies_L)[topk.ids] if len(frequencies_L) else np.zeros_like(topk.ids)
+    parts = (
+        scores_NK,
+        scores_NK - scores_NK[:, :1],
+        scores_NK - np.cumsum(scores_NK, axis=1) / places_K,
+        np.broadcast_to(np.log(places_K), scores_NK.shape),
+        classes_NK == 0,
+        classes_NK == 2,
+    )
+    return np.stack([np.asarray(part, dtype=np.float64) for part in parts], axis=2)
+
+
+def fit_logistic(
+    features_PF: NDArray[np.float64], hits_P: NDArray[np.bool_], l2: float = _L2
+) -> tuple[NDArray[np.float64], float]:
+    """Weights and intercept of a logistic regression.
+
+    Formula: the minimum over w, b of sum_p ln(1 + exp(-y_p (w . x_p + b))) + l2/2 |w|^2, where y_p is 1 or -1 and x_p
+    are the features shifted and scaled to mean 0 and variance 1; the result is for the features as they are.
+
+    Shapes:
+        features_PF [P, F], hits_P [P]; result [F] and a number.
+
+    >>> weights, intercept = fit_logistic(np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([False, True, False, True]))
+    >>> bool(weights[0] > 0), round(float(weights[0] * 1.5 + intercept), 3)
+    (True, 0.0)
+    """
+    num_places, num_features = features_PF.shape
+    mean_F, scale_F = features_PF.mean(axis=0), features_PF.std(axis=0)
+    scale_F = np.where(scale_F > 1e-12, scale_F, 1.0)
+    right = int(hits_P.sum())
+    base = float(logit((right + 0.5) / (num_places + 1)))
+    if right in (0, num_places):
+        # Nothing tells right from wrong here; the least that can be said without claiming to be certain.
+        return np.zeros(num_features), base
+    scaled_PF = (features_PF - mean_F) / scale_F
+    signs_P = np.where(hits_P, 1.0, -1.0)
+
+    def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weights_F = values[:-1]
+        margins_P = signs_P * (scaled_PF @ weights_F + values[-1])
+        slopes_P = -signs_P * expit(-margins_P)
+        value = float(np.logaddexp(0.0, -margins_P).sum() + l2 / 2 * weights_F @ weights_F)
+        return value, np.append(scaled_PF.T @ slopes_P + l2 * weights_F, slopes_P.sum())
+
+    start = np.append(np.zeros(num_features), base)
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-8, "maxiter": 1000})
+    weights_F = found.x[:-1] / scale_F
+    return weights_F, float(found.x[-1] - weights_F @ mean_F)
+
+
+def fit_table(
+    logits_P: NDArray[np.float64], hits_P: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """An increasing piecewise-linear map from logits to probabilities: its knots and their values.
+
+    Isotonic regression makes blocks of neighbouring logits of one share each. A block becomes a knot at its mean logit,
+    whose value is its share with the logistic's own guess counted as one place more: no block says 0 or 1.
+
+    Formula: value_m = (hits_m + mean of expit(z) over m) / (places_m + 1), made increasing.
+
+    Shapes:
+        logits_P [P], hits_P [P]; result two of [M].
+
+    References:
+        Zadrozny, Elkan: Transforming Classifier Scores into Accurate Multiclass Probability Estimates, KDD 2002.
+
+    >>> knots, values = fit_table(np.array([-2.0, -1.0, 0.0, 2.0]), np.array([False, True, False, True]))
+    >>> knots.tolist(), values.round(2).tolist()
+    ([-2.0, -0.5, 2.0], [0.06, 0.46, 0.94])
+    """
+    points, place_of = np.unique(logits_P, return_inverse=True)
+    counts = np.bincount(place_of)
+    right = np.bincount(place_of, weights=hits_P)
+    starts = isotonic_regression(right / counts, weights=counts).blocks[:-1]
+    num_places = np.add.reduceat(counts, starts)
+    guess = np.add.reduceat(counts * expit(points), starts) / num_places
+    knots_M = np.add.reduceat(counts * points, starts) / num_places
+    values_M = (np.add.reduceat(right, starts) + guess) / (num_places + 1)
+    return knots_M, np.maximum.accumulate(values_M)
+
+
+class _Saved(msgspec.Struct, forbid_unknown_fields=True):
+    """calibration.json."""
+
+    weights: dict[str, float]
+    intercept: float
+    knots: list[float]
+    values: list[float]
+    mode: str
+    thresholds: dict[str, dict[str, float]]
+    measured: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How probable a place is, and from which probability on to give labels.
+
+    Attributes:
+        weights_F: of the features of a place.
+        intercept: added to their sum.
+        knots_M: logits of the table, rising.
+        values_M: their probabilities, not falling.
+        mode: the heads whose scores these are: both, dual or classifier.
+        thresholds: by name, "best-f1" and such as "precision-0.9"; one that no probability reaches is left out.
+        measured: on which texts, and how well it held there.
+    """
+
+    weights_F: NDArray[np.float64]
+    intercept: float
+    knots_M: NDArray[np.float64]
+    values_M: NDArray[np.float64]
+    mode: str
+    thresholds: Mapping[str, Threshold]
+    measured: Mapping[str, Any]
+
+    @classmethod
+    def fit(
+        cls, topk: TopK, hits_NK: NDArray[np.bool_], frequencies_L: NDArray[np.int64], mode: str = "both"
+    ) -> Calibration:
+        """Fit to places of which is known whether they are right; thresholds and measurements are left to the caller.
+
+        Shapes:
+            topk [N, K], hits_NK [N, K], frequencies_L [L].
+        """
+        there = topk.ids >= 0
+        features_PF, hits_P = place_features(topk, frequencies_L)[there], hits_NK[there]
+        if not len(hits_P):
+            raise DataError("probabilities must be fitted to predicted labels, but there are none")
+        weights_F, intercept = fit_logistic(features_PF, hits_P)
+        knots_M, values_M = fit_table(features_PF @ weights_F + intercept, hits_P)
+        return cls(weights_F, intercept, knots_M, values_M, mode, {}, {})
+
+    def probabilities(self, topk: TopK, frequencies_L: NDArray[np.int64]) -> NDArray[np.float32]:
+        """How likely each predicted label is right; 0 where there is none.
+
+        Shapes:
+            topk [N, K], frequencies_L [L]; result [N, K].
+        """
+        if topk.ids.size == 0:
+            return np.zeros(topk.ids.shape, dtype=np.float32)
+        # As place_features and a product, without the array of all features: a service asks for this at each request.
+        score, below_best, below_mean, log_place, head, tail = self.weights_F.tolist()
+        scores_NK = np.where(topk.ids < 0, 0.0, topk.scores).astype(np.float64)
+        places_K = np.arange(1, topk.k + 1)
+        by_class = np.array([head, 0.0, tail])
+        logits_NK = (
+            (score + below_best + below_mean) * scores_NK
+            - below_best * scores_NK[:, :1]
+            - below_mean * (np.cumsum(scores_NK, axis=1) / places_K)
+            + (log_place * np.log(places_K) + self.intercept)
+            + by_class[frequency_classes(frequencies_L[np.maximum(topk.ids, 0)])]
+        )
+        found = np.interp(logits_NK, self.knots_M, self.values_M)
+        return np.where(topk.ids < 0, 0.0, found).astype(np.float32)
+
+    def min_probability(self, asked: str | float) -> float:
+        """A least probability by number or by name of a threshold."""
+        text = str(asked).strip()
+        if text in self.thresholds:
+            return self.thresholds[text].probability
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not 0 <= value <= 1:
+            raise DataError(
+                f"a least probability must be a number from 0 to 1 or one of the model's thresholds "
+                f"({listed(self.thresholds) or 'it has none'}), but is {quoted(asked)}"
+            )
+        return value
+
+    def summary(self) -> dict[str, Any]:
+        """How well it held where it was measured, and the thresholds: for metrics.json."""
+        return dict(self.measured) | {"thresholds": self.as_dict()["thresholds"]}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "weights": dict(zip(FEATURES, self.weights_F.tolist(), strict=True)),
+            "intercept": self.intercept,
+            "knots": self.knots_M.tolist(),
+            "values": self.values_M.tolist(),
+            "mode": self.mode,
+            "thresholds": {name: asdict(threshold) for name, threshold in self.thresholds.items()},
+            "measured": dict(self.measured),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
+        """What ``as_dict`` gave, as a calibration again."""
+        try:
+            saved = msgspec.convert(values, _Saved)
+            weights = np.array([saved.weights[name] for name in FEATURES])
+            thresholds = {name: Threshold(**numbers) for name, numbers in saved.thresholds.items()}
+        except (msgspec.ValidationError, KeyError, TypeError) as error:
+            raise ModelError(
+                f"a calibration must be as unidex calibrate writes it, but: {error}; calibrate anew"
+            ) from None
+        knots, table = np.array(saved.knots), np.array(saved.values)
+        finite = all(np.isfinite(part).all() for part in (weights, knots, table, saved.intercept))
+        rising = len(knots) == len(table) > 0 and bool((np.diff(knots) > 0).all()) and bool((np.diff(table) >= 0).all())
+        if not (finite and rising and table[0] >= 0 and table[-1] <= 1):
+            raise ModelError("the table of a calibration must rise from 0 to 1 at most, but does not; calibrate anew")
+        return cls(weights, saved.intercept, knots, table, saved.mode, thresholds, saved.measured)
+
+    def as_json(self) -> str:
+        """The text of calibration.json."""
+        return json.dumps(self.as_dict(), indent=2) + "\n"

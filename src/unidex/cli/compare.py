@@ -1,0 +1,101 @@
+"""``unidex compare``: several recipes on one data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unidex.cli.options import Data, Json, reads_data
+from unidex.cli.output import print_json, print_table, print_text
+from unidex.data.options import ReadOptions
+
+Texts = Annotated[
+    Path | None,
+    typer.Option(
+        "--texts", metavar="FILE", help="Show predictions for these texts: one a line, or .jsonl; else for test texts."
+    ),
+]
+NumTexts = Annotated[int, typer.Option("--num-texts", min=0, help="How many test texts are drawn for that.")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, ... or auto.")]
+
+
+@reads_data
+def compare(
+    data: Data,
+    recipes: Annotated[
+        str,
+        typer.Option(
+            "--recipes", metavar="A,B,...", help="Recipes (unidex recipes) or TOML files.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The folder of the comparison.", show_default=False)
+    ],
+    reading: ReadOptions,
+    augment: Annotated[
+        str, typer.Option("--augment", metavar="none,gandalf,...", help="Each recipe with each; else with its own.")
+    ] = "",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, from 0.")] = 1,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="[RECIPE:]SECTION.KEY=VALUE",
+            help="Change a setting of all recipes, or of one. Repeatable.",
+        ),
+    ] = None,
+    texts: Texts = None,
+    num_texts: NumTexts = 4,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Train several recipes on a data set, and write what came of it as tables and one page.
+
+    Every run is a process of its own, one after the other, so that its time and its memory are its own. Its model is
+    DIR/runs/RECIPE-AUGMENT-SEED, what was measured stands beside it with .run.json behind the name; DIR/table.md,
+    DIR/table.json and DIR/report.html have the runs of this call. unidex report DIR makes the page of all in DIR.
+
+    The same command again does what is not done: interrupt it, or let it be killed, and go on. A run that is in DIR
+    with other settings or on other data is refused; give another DIR, or remove it. A run that fails ends no other: it
+    is reported, the tables are made without it, the exit code is 1, and the same command tries it again. What a run
+    says is in DIR/work/NAME.log.
+
+    Example: unidex compare hpo --recipes unidec,depsl --seeds 3 --out hpo-compared
+
+    Example: unidex compare shop --recipes unidec,mine.toml --augment none,gandalf --set train.epochs=5 --out compared
+    """
+    from unidex.comparing.verbs import compare, failed_error
+
+    table = compare(
+        data,
+        _listed(recipes),
+        out=out,
+        augments=_listed(augment),
+        num_seeds=seeds,
+        settings=settings or (),
+        texts=texts,
+        num_texts=num_texts,
+        device=device,
+        reading=reading,
+    )
+    print_compared(table, out / "report.html", as_json=as_json)
+    if table["failed"]:
+        raise failed_error(table)
+
+
+def print_compared(table: dict[str, Any], page: Path, *, as_json: bool) -> None:
+    """The tables of a comparison, and where its page is."""
+    if as_json:
+        print_json(table)
+        return
+    from unidex.report.markdown import cost_rows, metric_rows
+
+    print_table(*metric_rows(table), title=f"{table['title']}; percent on test")
+    print_table(*cost_rows(table), title="what it took")
+    print_text(f"page: {page}")
+
+
+def _listed(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]

@@ -1,0 +1,47 @@
+"""``unidex report``: the page of a comparison, for models that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unidex.cli.compare import Device, NumTexts, Texts, print_compared
+from unidex.cli.options import Json, reads_data
+from unidex.data.options import ReadOptions
+
+
+@reads_data
+def report(
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="MODEL...", help="Model folders of one data set, or DIR of unidex compare.", show_default=False
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="The page to write.", show_default=False)],
+    reading: ReadOptions,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="DATA", help="The data set: to score models anew, and to draw test texts from."),
+    ] = None,
+    texts: Texts = None,
+    num_texts: NumTexts = 4,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Write tables and pictures of finished models as one page.
+
+    Runs of unidex compare that differ only in the seed become one row with mean and spread; any other model is a row of
+    its own. A model of unidex train has no peak memory and CPU time to show, and its scores are those of its test
+    texts; with --data it is scored anew.
+
+    Example: unidex report compared --data hpo --out all.html
+
+    Example: unidex report first second --texts examples.txt --out two.html
+    """
+    from unidex.comparing.verbs import report
+
+    table = report(models, out=out, data=data, texts=texts, num_texts=num_texts, device=device, reading=reading)
+    print_compared(table, out, as_json=as_json)

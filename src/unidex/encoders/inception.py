@@ -1,0 +1,204 @@
+"""The inception encoder: attention between the words of a text, then convolutions along the numbers of their vectors.
+
+For short texts, such as titles and queries: the first words are read in order, and positions are channels.
+
+Shapes: N texts, T words of a text (padded), D numbers of a word's vector, U distinct words of a step, R rows and C
+columns of what attention sees, F filters.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unidex.config import Encoder as Settings
+from unidex.encoders.features import Features
+from unidex.encoders.spectral import SpectralLinear
+from unidex.encoders.tokens import TokenRows
+from unidex.encoders.word_rows import places_of_words, word_rows
+from unidex.errors import ConfigError
+from unidex.labels.rows import RowTable, Touched
+
+_FILTERS = 32
+_KERNELS = (4, 8, 16)  # of the convolutions that stand side by side
+_LAST_KERNEL = 16
+_STRIDE = 4
+# Texts that go through the layers together where nothing is learned; more only take memory.
+_TEXTS_AT_ONCE = 256
+# Random vectors begin about as long as the trained word vectors (GloVe) that the paper begins from.
+_START_LENGTH = 6.0
+
+
+class InceptionEncoder(nn.Module):
+    """Word ids -> vectors of words -> attention -> convolutions -> one residual dense layer.
+
+    1. X, T x D, the vectors of the words, 0 behind the last; dropout.
+    2. Attention over the words, then over the numbers (`CrossAttention`): H = A_T(X, X), H' = A_D(H^T, X^T)^T.
+    3. Convolutions along the D numbers, with the T positions as channels: one of width 1 to 32 channels; side by side
+       those of width 4, 8 and 16, stride 4, on a circle, to 96 x D/4; one of width 16, stride 4, to 32 channels.
+       Behind each GELU, BatchNorm and dropout; no dropout behind the last.
+    4. h, all of these numbers end to end; h + BatchNorm(GELU(linear(dropout(h)))).
+
+    With D = 300 there are 32 x 15 = 480 numbers. BatchNorm uses the texts of a step while training, and what it has
+    learned from them (running mean and variance, a part of the state) otherwise.
+
+    Args:
+        features: the vocabulary of words.
+        settings: dimension, number of words, dropout.
+
+    Attributes:
+        dim: dimension of the vectors of texts.
+        table: the vectors of words.
+
+    References: InceptionXML (Kharbanda et al., SIGIR 2023, arXiv 2109.07319), section 3.
+    """
+
+    def __init__(self, features: Features, settings: Settings) -> None:
+        super().__init__()
+        self.features, self.settings = features, settings
+        self.dim = _FILTERS * num_places(settings.dim)
+        self.cache: Path | None = None  # words are read quickly: nothing is kept
+        length, size = settings.max_length, settings.dim
+        self.table = RowTable(torch.randn(features.num_features, size) * (_START_LENGTH / size**0.5))
+        share = settings.layer_dropout
+        self.dropout = nn.Dropout(settings.dropout)
+        self.over_words = CrossAttention(length)
+        self.over_numbers = CrossAttention(size)
+        self.first = nn.Sequential(nn.Conv1d(length, _FILTERS, 1), nn.GELU(), _Norm(_FILTERS), nn.Dropout(share))
+        self.branches = nn.ModuleList(_branch(kernel) for kernel in _KERNELS)
+        wide = _FILTERS * len(_KERNELS)
+        self.behind_branches = nn.Sequential(nn.GELU(), _Norm(wide), nn.Dropout(share))
+        self.last = nn.Sequential(
+            nn.Conv1d(wide, _FILTERS, _LAST_KERNEL, stride=_STRIDE), nn.GELU(), _Norm(_FILTERS), nn.Flatten()
+        )
+        self.dense = nn.Sequential(nn.Dropout(share), nn.Linear(self.dim, self.dim), nn.GELU(), _Norm(self.dim))
+        for module in self.modules():
+            if isinstance(module, nn.Conv1d | nn.Linear) and not isinstance(module, SpectralLinear):
+                nn.init.xavier_uniform_(module.weight)
+                assert module.bias is not None
+                nn.init.zeros_(module.bias)
+        self.eval()
+
+    def prepare(self, texts: Any) -> TokenRows:
+        """Texts as the ids of their first words; ``forward`` takes rows of it."""
+        return word_rows(self.features, texts, self.settings.max_length)
+
+    def stack(self, parts: list[TokenRows]) -> TokenRows:
+        """Prepared texts one after the other."""
+        return TokenRows.stack(parts)
+
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary; weights and vectors are the network's to save."""
+        self.features.save(folder)
+
+    def forward(
+        self, rows: TokenRows, touched: list[Touched] | None = None, rng: np.random.Generator | None = None
+    ) -> Tensor:
+        """N x dim vectors. With ``touched``, the word vectors used are noted there as leaves that get a gradient.
+
+        In training mode all texts go through the layers at once, since BatchNorm looks at all of them. Dropout draws
+        from torch, not from ``rng``.
+        """
+        if self.training:
+            return self.layers(self._embedded(rows, touched))
+        starts = range(0, len(rows), _TEXTS_AT_ONCE)
+        blocks = [self.layers(self._embedded(rows[start : start + _TEXTS_AT_ONCE], touched)) for start in starts]
+        return torch.cat(blocks) if blocks else torch.empty(0, self.dim, device=self.table.weight.device)
+
+    def layers(self, embedded_NTD: Tensor) -> Tensor:
+        """From the vectors of words, 0 where there is none, to those of texts."""
+        dropped = self.dropout(embedded_NTD)
+        attended = self.over_words(dropped, dropped)
+        attended = self.over_numbers(attended.transpose(1, 2), dropped.transpose(1, 2)).transpose(1, 2)
+        first = self.first(attended)
+        beside = torch.cat([branch(first) for branch in self.branches], dim=1)
+        flat: Tensor = self.last(self.behind_branches(beside))
+        beside_flat: Tensor = self.dense(flat)
+        return flat + beside_flat
+
+    def from_embeddings(self, text: str, copies: int) -> tuple[Tensor, Tensor]:
+        """Vectors of so many copies of one text, and the vectors of its words they were made from, as a leaf.
+
+        Each copy has a gradient of its own, so that one pass back answers for as many scores as there are copies.
+        """
+        ids = torch.from_numpy(self.prepare([text]).flat().astype(np.int64)).to(self.table.weight.device)
+        words_NTD = self.table.weight[ids].expand(copies, -1, -1).clone().requires_grad_()
+        missing = self.settings.max_length - len(ids)
+        return self.layers(nn.functional.pad(words_NTD, (0, 0, 0, missing))), words_NTD
+
+    def token_places(self, text: str) -> list[tuple[int, int]]:
+        """Where each word that is read begins and ends in a text."""
+        return places_of_words(self.features, text, self.settings.max_length)
+
+    def _embedded(self, rows: TokenRows, touched: list[Touched] | None) -> Tensor:
+        """N x T x D vectors of words. Only those of the step are gathered, however large the vocabulary is."""
+        device = self.table.weight.device
+        ids_U, places = np.unique(rows.flat(), return_inverse=True)
+        ids = torch.from_numpy(ids_U.astype(np.int64)).to(device)
+        if touched is None:
+            vectors_UD = self.table.weight.index_select(0, ids)
+        else:
+            vectors_UD = self.table.gather(ids)
+            touched.append(Touched(self.table, ids, vectors_UD))
+        # Before the words of the step stands the vector of padding, which is 0 and stays so.
+        places_NT = np.zeros((len(rows), self.settings.max_length), dtype=np.int64)
+        places_NT[np.arange(places_NT.shape[1]) < rows.lengths[:, None]] = places + 1
+        padded = nn.functional.pad(vectors_UD, (0, 0, 1, 0))
+        return nn.functional.embedding(torch.from_numpy(places_NT).to(device), padded)
+
+
+class CrossAttention(nn.Module):
+    """A(X, Y) = gamma (X Y^T)(W X) + X, with W held to spectral norm 1 and gamma from 0: at first it changes nothing.
+
+    Shapes: X and Y [N, R, C], W [R, R], gamma one number.
+    """
+
+    def __init__(self, num_rows: int) -> None:
+        super().__init__()
+        self.mixing = SpectralLinear(nn.init.xavier_normal_(torch.empty(num_rows, num_rows)), bias=False)
+        self.gamma = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x_NRC: Tensor, y_NRC: Tensor) -> Tensor:
+        """N x R x C."""
+        mixed_NRC = self.mixing.weight @ x_NRC
+        turned_NCR = y_NRC.transpose(1, 2)
+        # The product of three matrices by way of the smaller middle, R x R or C x C.
+        is_wide = x_NRC.shape[1] <= x_NRC.shape[2]
+        product = (x_NRC @ turned_NCR) @ mixed_NRC if is_wide else x_NRC @ (turned_NCR @ mixed_NRC)
+        return self.gamma * product + x_NRC
+
+
+class _Norm(nn.BatchNorm1d):
+    """BatchNorm; one value a channel has no variance, so that it is measured as when nothing is learned."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.training and input.shape[0] * input.shape[2:].numel() < 2:
+            return nn.functional.batch_norm(
+                input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        return super().forward(input)
+
+
+def _branch(kernel: int) -> nn.Conv1d:
+    # As many circling numbers as leave D / 4 places, whatever the width.
+    padding = (kernel - _STRIDE) // 2
+    return nn.Conv1d(_FILTERS, _FILTERS, kernel, stride=_STRIDE, padding=padding, padding_mode="circular")
+
+
+def num_places(dim: int) -> int:
+    """How many places the last convolution has, for word vectors of so many numbers.
+
+    >>> num_places(300), num_places(64)
+    (15, 1)
+    """
+    smallest = _STRIDE * _LAST_KERNEL
+    if dim % _STRIDE or dim < smallest:
+        raise ConfigError(
+            f"encoder.dim of the inception encoder must be a multiple of {_STRIDE} and at least {smallest}, so that "
+            f"its convolutions fit, but is {dim}; the paper has 300"
+        )
+    return (dim // _STRIDE - _LAST_KERNEL) // _STRIDE + 1

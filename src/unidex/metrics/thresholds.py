@@ -1,0 +1,109 @@
+"""From which probability on labels are given: for the best F1, or for a precision asked for.
+
+Counted over all places of all texts at once (micro).
+
+Shapes: P places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The least probability of a label that is given, and what that leaves.
+
+    Attributes:
+        probability: labels of this one and above are given.
+        precision: share of the given labels that are right.
+        recall: share of the right labels that are given.
+        f1: their harmonic mean.
+    """
+
+    probability: float
+    precision: float
+    recall: float
+    f1: float
+
+
+def best_f1(
+    probabilities_P: NDArray[np.floating[Any]], hits_P: NDArray[np.bool_], num_positives: int
+) -> Threshold | None:
+    """The threshold of the highest F1; of equal ones the highest. None where no place is right.
+
+    Formula: F1(t) = 2 hits(t) / (given(t) + num_positives).
+
+    Args:
+        probabilities_P: of each place.
+        hits_P: whether its label is right.
+        num_positives: all labels that the texts have, also those in no place.
+
+    >>> found = best_f1(np.array([0.9, 0.6, 0.2]), np.array([True, True, False]), 3)
+    >>> found.probability, found.precision, round(found.recall, 2), found.f1
+    (0.6, 1.0, 0.67, 0.8)
+    """
+    offered = _offered(probabilities_P, hits_P, num_positives)
+    best = max(offered, key=lambda threshold: threshold.f1, default=None)
+    return best if best is not None and best.f1 > 0 else None
+
+
+def at_precision(
+    probabilities_P: NDArray[np.floating[Any]], hits_P: NDArray[np.bool_], num_positives: int, precision: float
+) -> Threshold | None:
+    """The lowest threshold that gives labels of at least this precision; None where none does.
+
+    Args:
+        probabilities_P: of each place.
+        hits_P: whether its label is right.
+        num_positives: all labels that the texts have, also those in no place.
+        precision: what is asked for, in 0..1.
+
+    >>> found = at_precision(np.array([0.9, 0.6, 0.2]), np.array([True, False, True]), 4, 0.6)
+    >>> found.probability, round(found.precision, 2), found.recall
+    (0.2, 0.67, 0.5)
+    """
+    good = [threshold for threshold in _offered(probabilities_P, hits_P, num_positives) if threshold.f1 > 0]
+    return min(
+        (threshold for threshold in good if threshold.precision >= precision),
+        key=lambda threshold: threshold.probability,
+        default=None,
+    )
+
+
+def at_probability(
+    probabilities_P: NDArray[np.floating[Any]], hits_P: NDArray[np.bool_], num_positives: int, probability: float
+) -> Threshold:
+    """What a threshold leaves on other places than it was chosen on; of no labels the precision is 1.
+
+    >>> at_probability(np.array([0.9, 0.6, 0.2]), np.array([True, False, True]), 4, 0.5)
+    Threshold(probability=0.5, precision=0.5, recall=0.25, f1=0.3333333333333333)
+    """
+    given_P = probabilities_P >= probability
+    given, hits = int(given_P.sum()), int((given_P & hits_P).sum())
+    return Threshold(
+        probability,
+        hits / given if given else 1.0,
+        hits / max(num_positives, 1),
+        2 * hits / max(given + num_positives, 1),
+    )
+
+
+def _offered(
+    probabilities_P: NDArray[np.floating[Any]], hits_P: NDArray[np.bool_], num_positives: int
+) -> list[Threshold]:
+    """Every threshold that tells places apart, highest first."""
+    order = np.argsort(-probabilities_P, kind="stable")
+    falling = probabilities_P[order]
+    # Equal probabilities are given together or not at all.
+    last = np.flatnonzero(np.diff(falling, append=-np.inf) != 0)
+    right = np.cumsum(hits_P[order])[last]
+    given = last + 1
+    return [
+        Threshold(float(probability), hits / count, hits / max(num_positives, 1), 2 * hits / (count + num_positives))
+        for probability, hits, count in zip(falling[last].tolist(), right.tolist(), given.tolist(), strict=True)
+    ]

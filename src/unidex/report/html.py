@@ -1,0 +1,189 @@
+"""The page of a comparison: one HTML file with everything in it, no scripts, nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from unidex.report import numbers
+from unidex.report.charts import colours_of, draw_against, draw_curves, draw_parts
+from unidex.report.markdown import COST_COLUMNS, cost_cells
+from unidex.report.systems import best_of, shown_metrics
+from unidex.report.texts import cut, plain
+
+_LABEL_MOST, _TEXT_MOST, _ERROR_MOST = 120, 600, 400
+_VALIDATION = ("P@1", "P@5")
+
+
+def as_html(
+    table: dict[str, Any],
+    curves: Mapping[str, Sequence[dict[str, Any]]],
+    samples: Sequence[dict[str, Any]],
+) -> str:
+    """The page.
+
+    Args:
+        table: what table.json holds.
+        curves: model folder -> what its training has said.
+        samples: texts with what systems predict for them, as ``samples.side_by_side`` gives them.
+    """
+    systems = table["systems"]
+    return _template().render(
+        table=table,
+        systems=systems,
+        style=Markup(_file("report.css")),
+        lead=_lead(systems),
+        metrics=_metrics(systems),
+        pictures=_pictures(systems),
+        bins=_bins(systems, "bins"),
+        classes=_bins(systems, "classes"),
+        cost_columns=COST_COLUMNS,
+        costs=[(system["name"], cost_cells(system)) for system in systems],
+        curves=_curves(systems, curves),
+        samples=samples,
+        is_marked=any(sample["correct"] is not None for sample in samples),
+        runs=[run for system in systems for run in system["runs"]],
+        machines=_machines(systems),
+        versions=_versions(systems, table["versions"]),
+        num_seeds=max((len(system["seeds"]) for system in systems), default=0),
+        was_resumed=any((run["training"].get("num_starts") or 1) > 1 for system in systems for run in system["runs"]),
+    )
+
+
+def _lead(systems: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """The best system in what most people look at first, and how far the next one is behind."""
+    found = []
+    for metric in ("P@1", "P@5", "PSP@5"):
+        ranked = sorted(
+            (system for system in systems if metric in system["metrics"]),
+            key=lambda system: -system["metrics"][metric]["mean"],
+        )
+        if not ranked:
+            continue
+        best = ranked[0]["metrics"][metric]["mean"]
+        behind = ""
+        if len(ranked) > 1:
+            gap = best - ranked[1]["metrics"][metric]["mean"]
+            behind = f"{gap:.2f} ahead of {ranked[1]['name']}" if round(gap, 2) else f"level with {ranked[1]['name']}"
+        value = numbers.with_spread(ranked[0]["metrics"][metric])
+        found.append({"metric": metric, "value": value, "system": ranked[0]["name"], "behind": behind})
+    return found
+
+
+def _metrics(systems: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    names = shown_metrics(systems)
+    best = {name: best_of(systems, name) for name in names}
+    rows = [
+        {
+            "system": system,
+            "cells": [
+                {
+                    "mean": numbers.percent(value["mean"]),
+                    "spread": numbers.percent(value["spread"]),
+                    "is_best": at in best[name],
+                }
+                for name in names
+                for value in [system["metrics"].get(name, {"mean": None, "spread": None})]
+            ],
+        }
+        for at, system in enumerate(systems)
+    ]
+    return {"names": names, "rows": rows}
+
+
+def _pictures(systems: Sequence[dict[str, Any]]) -> list[tuple[str, Markup]]:
+    drawn = [
+        ("PSP@1 against P@1", draw_against(systems, ("metrics", "P@1"), ("metrics", "PSP@1"))),
+        ("PSP@5 against P@5", draw_against(systems, ("metrics", "P@5"), ("metrics", "PSP@5"))),
+    ]
+    return [(title, Markup(svg)) for title, svg in drawn if svg]
+
+
+def _bins(systems: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
+    groups = systems[0][kind] if systems else []
+    totals = [sum(group["contribution"]["mean"] for group in system[kind]) for system in systems]
+    highest = max(totals, default=0.0)
+    return {
+        "groups": groups,
+        "rows": [
+            {
+                "name": system["name"],
+                "bar": Markup(draw_parts(system[kind], highest)),
+                "parts": [numbers.percent(group["contribution"]["mean"]) for group in system[kind]],
+                "total": numbers.percent(total),
+            }
+            for system, total in zip(systems, totals, strict=True)
+        ],
+    }
+
+
+def _curves(
+    systems: Sequence[dict[str, Any]], curves: Mapping[str, Sequence[dict[str, Any]]]
+) -> list[tuple[str, list[Markup]]]:
+    """By what is drawn: a small picture a system that has it."""
+    found = []
+    for what in ("loss", *_VALIDATION):
+        drawn = [
+            draw_curves(system["name"], [curves.get(run["folder"], []) for run in system["runs"]], colour, what)
+            for system, colour in zip(systems, colours_of(systems), strict=True)
+        ]
+        title = "Loss" if what == "loss" else f"{what} on the validation split"
+        found.append((title, [Markup(svg) for svg in drawn if svg]))
+    return [(title, drawn) for title, drawn in found if drawn]
+
+
+def _machines(systems: Sequence[dict[str, Any]]) -> list[str]:
+    found = {}
+    for machine in (run["machine"] for system in systems for run in system["runs"] if run["machine"]):
+        device = machine.get("gpu", machine["device"])
+        threads = f"{machine['num_threads']} thread" + ("" if machine["num_threads"] == 1 else "s")
+        found[f"{machine['system']} on {machine['processor']}, {machine['num_cores']} cores; {device}, {threads}"] = (
+            True
+        )
+    return list(found)
+
+
+def _versions(systems: Sequence[dict[str, Any]], now: dict[str, str]) -> dict[str, str]:
+    """Of each package the versions that runs had, as one text; of the page itself where no run has said them."""
+    found: dict[str, list[str]] = {}
+    runs = [run["versions"] for system in systems for run in system["runs"] if run["versions"]]
+    for versions in runs or [now]:
+        for name, version in versions.items():
+            known = found.setdefault(name, [])
+            if version not in known:
+                known.append(version)
+    return {name: " and ".join(known) for name, known in found.items()}
+
+
+def _shown(value: Any) -> Any:
+    """What goes into the page: a text without characters that no page may hold; escaping comes after this."""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _file(name: str) -> str:
+    return (resources.files("unidex.report") / "page" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, finalize=_shown, trim_blocks=True, lstrip_blocks=True
+    )
+    filters: dict[str, Callable[..., str]] = {
+        "label": partial(cut, most=_LABEL_MOST),
+        "text": partial(cut, most=_TEXT_MOST),
+        "error": partial(cut, most=_ERROR_MOST),
+        "seconds": numbers.seconds,
+        "percent": numbers.percent,
+    }
+    environment.filters |= filters
+    environment.globals["against_cost"] = lambda systems: Markup(
+        draw_against(systems, ("costs", "cpu_seconds"), ("metrics", "P@1"), logarithmic=True)
+        or draw_against(systems, ("costs", "wall_seconds"), ("metrics", "P@1"), logarithmic=True)
+    )
+    return environment.from_string(_file("report.html"))

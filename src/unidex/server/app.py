@@ -1,0 +1,119 @@
+"""The service as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
+
+from unidex import __version__
+from unidex.errors import UnidexError, quoted
+from unidex.server.documenting import document
+from unidex.server.gate import Gate
+from unidex.server.problems import MEDIA_TYPE, ProblemError
+from unidex.server.routes import label_routes, model_routes, page_routes, status_routes
+from unidex.server.service import Service
+from unidex.server.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+def create_app(settings: Settings, on_ready: Callable[[Service], None] | None = None) -> Gate:
+    """The service over HTTP; the model is read when it starts, while /health answers already.
+
+    Args:
+        settings: how it runs.
+        on_ready: called when the model is there.
+    """
+    service = Service(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async def start() -> None:
+            try:
+                await service.start()
+            except UnidexError as error:
+                service.failure = error
+            except Exception as error:
+                logger.exception("the model could not be read")
+                service.failure = UnidexError(f"the model could not be read ({type(error).__name__}: {error})")
+            else:
+                if on_ready is not None:
+                    on_ready(service)
+
+        starting = asyncio.create_task(start())
+        yield
+        starting.cancel()
+        await asyncio.to_thread(service.stop)
+
+    routers = [model_routes(service), label_routes(service), status_routes(service), page_routes()]
+    app = FastAPI(
+        title="unidex",
+        version=__version__,
+        lifespan=lifespan,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers=_handlers(routers, service),
+    )
+    for router in routers:
+        app.include_router(router)
+    made = document(app, settings.limits)
+    app.openapi = lambda: made  # type: ignore[method-assign]
+    return Gate(app, service)
+
+
+def _handlers(routers: list[APIRouter], service: Service) -> dict[Any, Any]:
+    async def of_problem(request: Request, problem: ProblemError) -> Response:
+        headers = {"cache-control": "no-store"} | dict(problem.headers)
+        return Response(problem.body(), problem.status, headers, MEDIA_TYPE)
+
+    async def of_error(request: Request, error: UnidexError) -> Response:
+        return await of_problem(request, ProblemError(422, service.told(error)))
+
+    async def of_field(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        field = str(first["loc"][-1])
+        must = (
+            str(first["msg"]).replace("Input should be", f"{field} must be").replace("String should", f"{field} must")
+        )
+        return await of_problem(request, ProblemError(422, f"{must}, but is {quoted(first.get('input'))}", field=field))
+
+    async def of_status(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 404:
+            return await of_problem(
+                request, ProblemError(404, "there is nothing at this address; GET /v1/openapi.json says where what is")
+            )
+        if error.status_code == 405:
+            methods = _methods_at(routers, request)
+            problem = ProblemError(
+                405,
+                f"the method must be one of {', '.join(methods)} here, but is {quoted(request.method)}",
+                headers=[("allow", ", ".join(methods))],
+            )
+            return await of_problem(request, problem)
+        return await of_problem(request, ProblemError(error.status_code, str(error.detail)))
+
+    return {
+        ProblemError: of_problem,
+        UnidexError: of_error,
+        RequestValidationError: of_field,
+        HTTPException: of_status,
+    }
+
+
+def _methods_at(routers: list[APIRouter], request: Request) -> list[str]:
+    """What can be done at an address; the framework would name one route's methods only."""
+    found: set[str] = set()
+    for route in (route for router in routers for route in router.routes):
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return sorted(found | {"HEAD"} if "GET" in found else found or {"GET", "HEAD"})

@@ -1,0 +1,141 @@
+"""The OpenAPI document: made of the same types that requests are decoded by and answers are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from unidex import __version__
+from unidex.server import schemas
+from unidex.server.limits import Limits
+from unidex.server.problems import MEDIA_TYPE, ProblemBody, title_of
+
+_REF = "#/components/schemas/{name}"
+_RETRY = {"retry-after": {"description": "Seconds to wait before another try.", "schema": {"type": "integer"}}}
+_WHEN = {
+    400: "The body is not JSON, or the request is not HTTP.",
+    401: "No token, or a wrong one.",
+    403: "The service was started without --token-file.",
+    404: "There is no such label.",
+    408: "The body took too long to come.",
+    409: "There is already a label with that uid; for a reload, the folder cannot be read.",
+    413: "The body is too large.",
+    422: "A field does not hold what it must; it is named.",
+    429: "Too many requests at once.",
+    431: "The headers are too large.",
+    500: "A fault of the service; its log has it under the id in the answer.",
+    503: "No model yet, or the model folder is held by another process.",
+}
+_TYPES = [
+    ProblemBody,
+    *(
+        found
+        for found in vars(schemas).values()
+        if isinstance(found, type) and issubclass(found, msgspec.Struct) and found is not msgspec.Struct
+    ),
+]
+
+
+def said(
+    answer: type | None,
+    *problems: int,
+    status: int = 200,
+    body: type | None = None,
+    counted: bool = True,
+    media_type: str = "application/json",
+) -> dict[str, Any]:
+    """What a route says of itself: its answer, its problems, its body; for the decorators of FastAPI.
+
+    Args:
+        answer: what it answers with; None for plain text.
+        *problems: statuses of its own.
+        status: of an answer that is no problem.
+        body: what it takes.
+        counted: whether it is one of those that are limited in number.
+        media_type: of the answer.
+    """
+    statuses = {*problems, 400, 408, 413, 431, 500}
+    if counted:
+        statuses |= {429, 503}
+    schema = {"type": "string"} if answer is None else _ref(answer)
+    responses: dict[int | str, Any] = {status: {"content": {media_type: {"schema": schema}}}}
+    for number in sorted(statuses):
+        responses[number] = {"description": _WHEN[number], "content": {MEDIA_TYPE: {"schema": _ref(ProblemBody)}}}
+        if number in (429, 503):
+            responses[number]["headers"] = _RETRY
+    taken = {"required": True, "content": {"application/json": {"schema": _ref(body)}}} if body is not None else None
+    return {
+        "status_code": status,
+        "responses": responses,
+        "openapi_extra": {"requestBody": taken} if taken else None,
+    }
+
+
+def _ref(kind: type) -> dict[str, str]:
+    return {"$ref": _REF.format(name=_name(kind))}
+
+
+def _name(kind: type) -> str:
+    return "Problem" if kind is ProblemBody else kind.__name__
+
+
+def document(app: FastAPI, limits: Limits) -> dict[str, Any]:
+    """The whole document, with the limits of this service."""
+    made: dict[str, Any] = get_openapi(
+        title="unidex",
+        version=__version__,
+        summary="Match a text to the right few of thousands to hundreds of millions of labels.",
+        routes=app.routes,
+    )
+    _, components = msgspec.json.schema_components(_TYPES, ref_template=_REF)
+    components["Problem"] = components.pop("ProblemBody")
+    made.setdefault("components", {})["schemas"] = components
+    for operations in made["paths"].values():
+        for operation in operations.values():
+            for status, answer in operation["responses"].items():
+                if not answer.get("description") or answer["description"] == "Successful Response":
+                    answer["description"] = title_of(int(status))
+    _within_limits(components, limits)
+    for parameter in made["paths"]["/v1/labels/{id}/neighbours"]["get"]["parameters"]:
+        if parameter["name"] == "k":
+            parameter["schema"]["maximum"] = limits.k
+    return made
+
+
+def _within_limits(components: dict[str, Any], limits: Limits) -> None:
+    """What the types cannot say, as it is the operator's choice or is about two fields together."""
+
+    def of(kind: type, field: str) -> dict[str, Any]:
+        found: dict[str, Any] = components[kind.__name__]["properties"][field]
+        choices = found.get("anyOf")
+        return next(choice for choice in choices if choice.get("type") != "null") if choices else found
+
+    text = {"maxLength": limits.text_length}
+    predict = schemas.PredictRequest
+    of(predict, "texts").update(maxItems=limits.texts)
+    of(predict, "texts")["items"] |= text
+    for kind, field in (
+        (predict, "text"),
+        (schemas.ExplainRequest, "text"),
+        (schemas.NewLabel, "text"),
+        (schemas.NewLabel, "uid"),
+        (schemas.NewLabels, "text"),
+        (schemas.NewLabels, "uid"),
+        (schemas.RenameRequest, "text"),
+    ):
+        of(kind, field).update(text)
+    for kind in (predict, schemas.ExplainRequest):
+        of(kind, "k").update(maximum=limits.k)
+    for kind, field, most in (
+        (predict, "allowed", limits.labels),
+        (predict, "forbidden", limits.labels),
+        (schemas.NewLabels, "labels", limits.labels),
+        (schemas.ExplainRequest, "labels", limits.k),
+    ):
+        of(kind, field).update(maxItems=most)
+    components["PredictRequest"]["oneOf"] = [{"required": ["texts"]}, {"required": ["text"]}]
+    components["NewLabels"]["oneOf"] = [{"required": ["text"]}, {"required": ["labels"]}]
+    components["NewLabels"]["dependentRequired"] = {"uid": ["text"]}

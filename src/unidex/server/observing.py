@@ -1,0 +1,105 @@
+"""What the service counts, for Prometheus. With several workers, their counts are added up from files."""
+
+from __future__ import annotations
+
+import os
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+    multiprocess,
+)
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+class Metrics:
+    """The counts of one process."""
+
+    def __init__(self) -> None:
+        self._registry = own = CollectorRegistry()
+        self._requests = Counter("unidex_requests", "Requests answered.", ["route", "status"], registry=own)
+        self._seconds = Histogram(
+            "unidex_request_seconds", "Time from a request to its answer.", ["route"], buckets=_SECONDS, registry=own
+        )
+        self._batch = Histogram("unidex_batch_texts", "Texts of a batch.", buckets=_TEXTS, registry=own)
+        self._rejected = Counter(
+            "unidex_rejected", "Requests refused by a limit or the token.", ["reason"], registry=own
+        )
+        self._changes = Counter("unidex_label_changes", "Labels changed by this service.", ["change"], registry=own)
+        self._reloads = Counter("unidex_reloads", "Model folders read again.", ["result"], registry=own)
+        self._waiting = _sum("unidex_queue_requests", "Requests that wait for a batch.", own)
+        self._running = _sum("unidex_running_requests", "Requests that are worked on or wait.", own)
+        self._model = Gauge(
+            "unidex_model_info",
+            "1 for the model that serves.",
+            ["name", "version"],
+            multiprocess_mode="livemax",
+            registry=own,
+        )
+        self._labels = Gauge(
+            "unidex_labels", "Labels that can be predicted.", multiprocess_mode="livemax", registry=own
+        )
+        # A look-up by names costs more than the count itself.
+        self._routes: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+        self._served: tuple[str, str] | None = None
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """A request was answered."""
+        found = self._routes.get((route, status))
+        if found is None:
+            found = self._requests.labels(route, str(status)), self._seconds.labels(route)
+            self._routes[route, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
+
+    def batch(self, num_texts: int, num_waiting: int) -> None:
+        """A batch begins; so many requests wait for the next."""
+        self._batch.observe(num_texts)
+        self._waiting.set(num_waiting)
+
+    def rejected(self, reason: str) -> None:
+        """A request was refused."""
+        self._rejected.labels(reason).inc()
+
+    def changed(self, change: str, num_labels: int) -> None:
+        """Labels were added, removed or renamed."""
+        self._changes.labels(change).inc(num_labels)
+
+    def reloaded(self, result: str) -> None:
+        """A folder was read anew, or could not be."""
+        self._reloads.labels(result).inc()
+
+    def running(self, count: int) -> None:
+        """So many requests are worked on or wait."""
+        self._running.set(count)
+
+    def serves(self, name: str, version: str, num_labels: int) -> None:
+        """The model that serves now."""
+        if self._served is not None and self._served != (name, version):
+            self._model.labels(*self._served).set(0)
+        self._served = name, version
+        self._model.labels(name, version).set(1)
+        self._labels.set(num_labels)
+
+    def shown(self) -> bytes:
+        """All of it as Prometheus reads it."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self._registry)
+        together = CollectorRegistry()
+        multiprocess.MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return generate_latest(together)
+
+
+def _sum(name: str, about: str, registry: CollectorRegistry) -> Gauge:
+    """A number of which workers have each a part."""
+    return Gauge(name, about, multiprocess_mode="livesum", registry=registry)

@@ -1,0 +1,135 @@
+// The tab Labels: browse, search, neighbours; add, rename and remove with a token.
+
+import { ask, change } from "./dialogs.js";
+import { button, byId, count, el, fixed, frequencyMark, hint, labelName, number, problemBox, sayProblem, settled, whole } from "./dom.js";
+import { call, isAborted } from "./service.js";
+
+const PAGE = 50;
+const NEIGHBOURS = 10;
+const [search, frequency, order, list, problem, done, before, after] =
+  ["search", "frequency", "order", "labels-list", "labels-problem", "labels-done", "before", "after"].map(byId);
+let offset = 0;
+let request = null;
+let writable = false;
+let page = null; // {tryIt, refresh}
+
+export const inAddress = () => ({ search: search.value });
+
+export function setModel(info, wholePage) {
+  writable = info.writable;
+  page = wholePage;
+  byId("add").hidden = !writable;
+  byId("labels-note").hidden = writable;
+}
+
+export async function show() {
+  request?.abort();
+  const own = request = new AbortController();
+  list.ariaBusy = true;
+  const asked = new URLSearchParams({ search: search.value.trim(), order: order.value, offset, limit: PAGE });
+  if (frequency.value) asked.set("frequency", frequency.value);
+  try {
+    const found = await call("GET", `v1/labels?${asked}`, { signal: own.signal });
+    if (own !== request) return;
+    if (found.labels.length === 0 && offset > 0) return fromStart(); // the last page has become empty
+    sayProblem(problem, null);
+    draw(found);
+  } catch (error) {
+    if (isAborted(error) || own !== request) return;
+    if (error.status !== 0) sayProblem(problem, error, show);
+  }
+  list.ariaBusy = false;
+}
+
+function move(by) {
+  offset = Math.max(0, offset + by);
+  return show();
+}
+
+function draw({ total, labels }) {
+  const last = offset + labels.length;
+  byId("place").textContent = total === 0 ? "" : `${whole(offset + 1)}\u2013${whole(last)} of ${count(total, "label")}`;
+  before.disabled = offset === 0;
+  after.disabled = last >= total;
+  list.replaceChildren(labels.length === 0 ? el("p", { class: "empty" }, "No label is like that.")
+    : el("ul", { class: "label-rows", "aria-label": "Labels" }, labels.map(item)));
+}
+
+function item(row) {
+  const id = `near-${row.id}`;
+  const panel = el("div", { class: "near", id, hidden: true });
+  const near = button("Neighbours", () => open(panel.hidden), { class: "quiet", "aria-expanded": "false", "aria-controls": id, "aria-label": `Neighbours of ${row.text}` });
+  const open = (yes) => {
+    near.ariaExpanded = yes;
+    panel.hidden = !yes;
+    if (yes) neighbours(panel, row);
+  };
+  return el("li", {}, el("div", { class: "label-row" }, labelName(row), frequencyMark(row.frequency), number(count(row.num_texts, "text")),
+    el("span", {}, near,
+      writable && button("Rename", () => rename(row), { class: "quiet", "aria-label": `Rename ${row.text}` }),
+      writable && button("Remove", () => remove(row), { class: "quiet", "aria-label": `Remove ${row.text}` }))), panel);
+}
+
+async function neighbours(panel, row) {
+  if (!panel.firstChild) panel.append(hint("Looking\u2026"));
+  try {
+    const said = await call("GET", `v1/labels/${row.id}/neighbours?k=${NEIGHBOURS}`);
+    panel.replaceChildren(el("h3", {}, "Nearest labels"), said.neighbours.length === 0 ? hint("none")
+      : el("ol", {}, said.neighbours.map((other) => el("li", {}, button(other.text, () => find(other.text), { class: "link" }), frequencyMark(other.frequency), number(fixed(other.score))))));
+  } catch (error) {
+    panel.replaceChildren(problemBox(error, () => neighbours(panel, row)));
+  }
+}
+
+function find(text) {
+  search.value = text;
+  frequency.value = "";
+  search.focus();
+  return fromStart();
+}
+
+// Say what was done, and show the labels as they are now, here and in the other tabs.
+function tell(words, row, canTry) {
+  done.replaceChildren(words, " ", el("q", {}, row.text), " ", canTry ? button("Try it", () => page.tryIt(row.text), { class: "quiet" }) : "");
+  page.refresh();
+  return show();
+}
+
+async function add() {
+  const fields = [
+    { name: "text", label: "Text", value: search.value.trim(), required: true, hint: "What the label says: the model knows it by these words." },
+    { name: "uid", label: "uid (may be empty)", hint: "What your systems call it; its text where empty." },
+  ];
+  const made = await ask({ title: "Add a label", fields, verb: "Add" }, ({ text, uid }) => change("POST", "v1/labels", { text: text.trim(), uid: uid.trim() || undefined }));
+  if (made) await tell("Added; it is predicted from now on:", made.labels[0], true);
+}
+
+async function rename(row) {
+  const fields = [{ name: "text", label: "Text", value: row.text, required: true, hint: "Its id, uid and what was learnt of it stay." }];
+  const made = await ask({ title: "Rename a label", fields, verb: "Rename" }, ({ text }) => change("PATCH", `v1/labels/${row.id}`, { text: text.trim() }));
+  if (!made) return;
+  await tell("Renamed to:", made.label, true);
+  byId(`near-${row.id}`)?.parentElement.querySelector("button").focus();
+}
+
+async function remove(row) {
+  const say = `\u201c${row.text}\u201d will not be predicted any more. This cannot be undone here.`;
+  const made = await ask({ title: "Remove this label?", say, verb: "Remove", danger: true }, () => change("DELETE", `v1/labels/${row.id}`));
+  if (!made) return;
+  search.focus();
+  await tell("Removed:", made.removed);
+}
+
+const fromStart = () => {
+  offset = 0;
+  return show();
+};
+search.oninput = settled(fromStart, 150);
+frequency.onchange = order.onchange = fromStart;
+before.onclick = () => move(-PAGE);
+after.onclick = () => move(PAGE);
+byId("add").onclick = add;
+
+export function fromAddress(said) {
+  if (said.search !== null) search.value = said.search;
+}

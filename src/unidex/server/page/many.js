@@ -1,0 +1,104 @@
+// The tab Many texts: a text a line, a table of results, the same as CSV.
+
+import { csv, download } from "./csv.js";
+import { button, byId, count, el, fixed, frequencyMark, hint, number, percent, sayProblem } from "./dom.js";
+import { above, changed, settings } from "./one.js";
+import { MODES } from "./rows.js";
+import { call, isAborted } from "./service.js";
+
+const TOGETHER = 64; // texts a request
+const SHOWN = 200; // rows at a time in the table; the CSV has all
+
+const [lines, run, stop, csvButton, progress, said, results, problem] =
+  ["lines", "run", "stop", "csv", "lines-progress", "many-said", "many-results", "many-problem"].map(byId);
+let limits = null;
+let found = [];
+let request = null;
+
+const texts = () => lines.value.split(/\r?\n/).map((text, place) => ({ line: place + 1, text: text.trim() })).filter(({ text }) => text !== "");
+
+export function setModel(info) {
+  limits = info.limits;
+  tellSettings();
+}
+
+function tellSettings() {
+  const { k, mode, min } = settings();
+  byId("many-settings").textContent = `${(MODES[mode] ?? mode).toLowerCase()}, ${count(k, "label")}${min > 0 ? `, at least ${percent(min)}` : ""}`;
+}
+
+function tellCount() {
+  const all = texts().length;
+  byId("lines-count").textContent = all === 0 ? "no texts" : count(all, "text");
+  run.disabled = all === 0 || request !== null;
+}
+
+async function predict() {
+  const asked = texts();
+  const { k, mode } = settings();
+  const own = request = new AbortController();
+  found = [];
+  working(true);
+  sayProblem(problem, null);
+  results.replaceChildren();
+  const size = Math.min(TOGETHER, limits.texts);
+  try {
+    for (let start = 0; start < asked.length; start += size) {
+      const some = asked.slice(start, start + size);
+      const body = { texts: some.map(({ text }) => text), k, mode };
+      const { predictions } = await call("POST", "v1/predict", { body, signal: own.signal });
+      found.push(...predictions.map(({ labels }, place) => ({ ...some[place], labels: above(labels) })));
+      progress.value = found.length / asked.length;
+      said.textContent = `${count(found.length, "text")} of ${asked.length}\u2026`;
+    }
+    said.textContent = `${count(found.length, "text")} predicted.`;
+  } catch (error) {
+    said.textContent = isAborted(error) ? `Stopped after ${count(found.length, "text")} of ${asked.length}.` : "";
+    if (!isAborted(error)) sayProblem(problem, place(error, asked), predict);
+  }
+  request = null;
+  working(false);
+  draw();
+}
+
+// The service names no line; the page knows the first that is too long.
+function place(error, asked) {
+  const long = error.field === "texts" && asked.find(({ text }) => [...text].length > limits.text_length);
+  return long ? { ...error, detail: `Line ${long.line}: ${error.detail}` } : error;
+}
+
+function working(yes) {
+  stop.hidden = progress.hidden = !yes;
+  progress.value = 0;
+  csvButton.disabled = yes || found.length === 0;
+  results.ariaBusy = yes;
+  tellCount();
+}
+
+function draw() {
+  if (found.length === 0) return results.replaceChildren();
+  const body = el("tbody");
+  const more = button("", () => grow());
+  const grow = () => {
+    const start = body.children.length;
+    body.append(...found.slice(start, start + SHOWN).map(rowOf));
+    const left = found.length - body.children.length;
+    more.hidden = left === 0;
+    more.textContent = `Show more (${count(left, "text")} left)`;
+  };
+  grow();
+  return results.replaceChildren(
+    el("table", {}, el("caption", { class: "unseen" }, "Predicted labels of each text"),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "line" }, "Line"), el("th", { scope: "col" }, "Text"), el("th", { scope: "col" }, "Labels"))), body), more);
+}
+
+const rowOf = ({ line, text, labels }) => el("tr", {}, el("td", { class: "line" }, String(line)), el("th", { scope: "row" }, text),
+  el("td", {}, labels.length === 0 ? hint("no label")
+    : el("ol", { class: "chips" }, labels.map((row) => el("li", {}, el("span", {}, row.text), number(row.probability === null ? fixed(row.score) : percent(row.probability)), frequencyMark(row.frequency))))));
+
+lines.oninput = tellCount;
+run.onclick = predict;
+stop.onclick = () => request?.abort();
+csvButton.onclick = () => download("unidex-predictions.csv", csv(found));
+changed.addEventListener("change", tellSettings);
+tellCount();

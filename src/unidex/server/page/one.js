@@ -1,0 +1,187 @@
+// The tab One text: predictions as one types, by one mode or by all of them side by side.
+
+import * as address from "./address.js";
+import { button, byId, count, el, percent, sayProblem, settled } from "./dom.js";
+import { MODES, Rows } from "./rows.js";
+import { call, isAborted } from "./service.js";
+
+const TYPING_MS = 120;
+const SAYING_MS = 900;
+const RETRIES = 3;
+
+const [text, k, min, results, problem] = ["text", "k", "min", "results", "problem"].map(byId);
+let info = null;
+let lists = [];
+let last = null; // {text, k, answers: [{mode, labels}]}
+let request = null;
+let mode = "both"; // or "compare"
+
+export const settings = () => ({ k: Number(k.value), mode: mode === "compare" ? info.modes[0] : mode, min: Number(min.value) });
+export const inAddress = () => ({ text: text.value, k: k.value === "5" ? null : k.value, mode: mode === info?.modes[0] ? null : mode, min: Number(min.value) || null });
+
+export const changed = new EventTarget();
+const tellChanged = () => changed.dispatchEvent(new Event("change"));
+
+const askSoon = settled(ask, TYPING_MS);
+const say = settled(() => (byId("found-said").textContent = summary()), SAYING_MS);
+
+function summary() {
+  if (!last) return "";
+  return last.answers.map(({ mode: name, labels }) => {
+    const shown = above(labels);
+    const first = shown[0] && `, best: ${shown[0].text}${shown[0].probability === null ? "" : `, ${percent(shown[0].probability)}`}`;
+    return `${last.answers.length > 1 ? `${MODES[name]}: ` : ""}${count(shown.length, "label")}${first ?? ""}`;
+  }).join(". ");
+}
+
+export const above = (labels) => labels.filter((row) => row.probability === null || row.probability >= Number(min.value));
+
+async function ask(tries = 0) {
+  request?.abort();
+  tellChanged();
+  byId("text-count").textContent = text.value.length > 1000 ? count(text.value.length, "character") : "";
+  const asked = text.value;
+  if (asked.trim() === "" || info === null) {
+    request = last = null;
+    sayProblem(problem, null);
+    text.ariaInvalid = false;
+    return draw();
+  }
+  const own = request = new AbortController();
+  results.ariaBusy = true;
+  const modes = mode === "compare" ? info.modes : [mode];
+  const labelsAsked = Number(k.value);
+  const predict = async (one) => {
+    const body = { texts: [asked], k: labelsAsked, mode: one };
+    return { mode: one, labels: (await call("POST", "v1/predict", { body, signal: own.signal })).predictions[0].labels };
+  };
+  try {
+    const answers = await Promise.all(modes.map(predict));
+    if (own !== request) return; // A newer text has been asked meanwhile.
+    last = { text: asked, k: labelsAsked, answers };
+    sayProblem(problem, null);
+    draw();
+  } catch (error) {
+    if (isAborted(error) || own !== request) return;
+    own.abort();
+    // Where there is no answer at all, the line above says so, and what was found before stays.
+    sayProblem(problem, error.status === 0 ? null : error, () => ask());
+    if (error.status !== 0) {
+      last = null;
+      draw();
+    }
+    if (error.retryAfter > 0 && tries < RETRIES) setTimeout(() => own === request && ask(tries + 1), error.retryAfter * 1000);
+  }
+  text.ariaInvalid = !problem.hidden;
+  results.ariaBusy = false;
+}
+
+function draw() {
+  const answers = last?.answers ?? [];
+  say();
+  byId("one").classList.toggle("compares", mode === "compare");
+  if (answers.length === 0) {
+    lists = [];
+    results.ariaBusy = false;
+    return results.replaceChildren(problem.hidden ? el("p", { class: "empty" }, "Labels appear here as you type.") : "");
+  }
+  const same = lists.length === answers.length && lists.every((list, place) => list.mode === answers[place].mode);
+  if (!same) {
+    lists = answers.map(({ mode: name }) => new Rows(`Predicted labels, ${MODES[name] ?? name}`, name));
+    results.replaceChildren(...lists.map((list) => {
+      list.note = el("p", { class: "hint note" });
+      return el("section", { class: "column" }, el("h2", {}, answers.length > 1 ? MODES[list.mode] ?? list.mode : "Labels"), list.element, list.note);
+    }));
+  }
+  const shown = answers.map(({ labels }) => above(labels));
+  for (const [place, list] of lists.entries()) {
+    const others = new Set(shown.flatMap((labels, other) => (other === place ? [] : labels.map((row) => row.id))));
+    const only = new Set(answers.length > 1 ? shown[place].map((row) => row.id).filter((id) => !others.has(id)) : []);
+    list.show(last, shown[place], only);
+    list.note.textContent = note(answers[place].labels, shown[place]);
+  }
+}
+
+function note(labels, shown) {
+  const below = labels.length - shown.length;
+  if (labels.length === 0) return "No label was found for this text.";
+  if (below > 0) return `${shown.length === 0 ? "No label reaches" : `${count(below, "label")} below`} the minimum probability of ${percent(Number(min.value))}.`;
+  return labels[0].probability === null ? "Bars are scores beside the best score, not probabilities." : "";
+}
+
+function drawMin() {
+  byId("min-said").textContent = percent(Number(min.value));
+  min.ariaValueText = percent(Number(min.value));
+}
+
+// What /v1/model says decides what can be chosen.
+export function setModel(said) {
+  info = said;
+  k.max = said.limits.k;
+  const names = [...said.modes.map((name) => [name, MODES[name] ?? name]), ...(said.modes.length > 1 ? [["compare", "Compare"]] : [])];
+  if (!names.some(([name]) => name === mode)) mode = said.modes[0];
+  byId("modes").replaceChildren(el("legend", {}, "Mode"), el("div", { class: "choices" }, names.map(([value, name]) =>
+    el("label", {}, el("input", { type: "radio", name: "mode", value, checked: value === mode }), el("span", {}, name)))));
+  byId("modes").hidden = said.modes.length < 2;
+  min.disabled = !said.calibrated;
+  if (min.disabled) min.value = "0";
+  byId("min-hint").hidden = said.calibrated;
+  drawThresholds(said.thresholds ?? {});
+  drawMin();
+}
+
+// Where the slider would best stand, by what calibration has found.
+function drawThresholds(thresholds) {
+  const marks = Object.entries(thresholds).map(([name, { probability }]) => [name.replace("f1", "F1").replace("-", " "), probability]);
+  byId("thresholds").replaceChildren(...marks.map(([, value]) => el("option", { value })));
+  byId("marks").replaceChildren(...marks.map(([name, value]) => button(`${name} \u00b7 ${percent(value)}`, () => {
+    min.value = value;
+    moved();
+  })));
+}
+
+function moved() {
+  drawMin();
+  draw();
+  tellChanged();
+}
+
+export function fromAddress(said) {
+  if (said.text !== null) text.value = said.text;
+  k.value = Math.round(Number(said.k)) || 5;
+  min.value = min.disabled ? 0 : Number(said.min) || 0;
+  for (const input of byId("modes").querySelectorAll("input")) if (input.value === (said.mode ?? info.modes[0])) input.checked = true;
+  mode = byId("modes").querySelector(":checked").value;
+  drawMin();
+}
+
+export function tryText(value) {
+  text.value = value;
+  text.focus();
+  return ask();
+}
+
+export const again = () => ask();
+
+text.oninput = askSoon;
+k.oninput = () => k.checkValidity() && k.value !== "" && askSoon();
+k.onchange = () => {
+  if (!k.checkValidity() || k.value === "") k.value = String(Math.max(1, Math.min(Number(k.max), Math.round(Number(k.value)) || 5)));
+  askSoon();
+};
+min.oninput = moved;
+byId("modes").onchange = (event) => {
+  mode = event.target.value;
+  ask();
+};
+byId("clear").onclick = () => tryText("");
+byId("share").onclick = async () => {
+  const all = address.write(inAddress());
+  try {
+    await navigator.clipboard.writeText(location.href);
+    byId("share-said").textContent = all ? "Copied." : "Copied, without the text: it is too long for a link.";
+  } catch {
+    byId("share-said").textContent = "Not allowed here; the link is in the address line.";
+  }
+  setTimeout(() => (byId("share-said").textContent = ""), 4000);
+};

@@ -1,0 +1,83 @@
+// Requests to the service, its token, and whether it is there. Addresses are relative: the page works behind a prefix.
+
+// An answer that is an error: title and detail are the service's own words (problem+json).
+export class Problem extends Error {
+  constructor(status, title, detail, { field = null, retryAfter = 0 } = {}) {
+    super(detail);
+    Object.assign(this, { status, title, detail, field, retryAfter });
+  }
+}
+
+const TOKEN = "unidex-token";
+const RETRY_MS = 1500;
+const events = new EventTarget();
+let gone = false;
+let model = "";
+
+// "gone", "back" (the service), "model" (another one answers from now on).
+export const on = (name, run) => events.addEventListener(name, run);
+
+// The token lives as long as the browser's tab, and nowhere else.
+export const token = {
+  read: () => sessionStorage.getItem(TOKEN) ?? "",
+  keep: (value) => sessionStorage.setItem(TOKEN, value),
+  forget: () => sessionStorage.removeItem(TOKEN),
+};
+
+const address = (path) => new URL(path, document.baseURI.split("#")[0]);
+
+async function knock() {
+  try {
+    const answer = await fetch(address("ready"), { cache: "no-store" });
+    if (answer.ok) {
+      gone = false;
+      events.dispatchEvent(new Event("back"));
+      return;
+    }
+  } catch {
+    // Still gone.
+  }
+  setTimeout(knock, RETRY_MS);
+}
+
+function lost() {
+  if (gone) return;
+  gone = true;
+  events.dispatchEvent(new Event("gone"));
+  setTimeout(knock, RETRY_MS);
+}
+
+async function problemOf(answer) {
+  const retryAfter = Number(answer.headers.get("Retry-After")) || 0;
+  try {
+    const said = await answer.json();
+    return new Problem(answer.status, said.title ?? answer.statusText, said.detail ?? "", { field: said.field, retryAfter });
+  } catch {
+    return new Problem(answer.status, answer.statusText || "Error", `The service answered ${answer.status} without saying why.`, { retryAfter });
+  }
+}
+
+// One request. An aborted one throws AbortError, which callers drop; everything else that fails is a Problem.
+export async function call(method, path, { body, signal, secret } = {}) {
+  const headers = { Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (secret) headers.Authorization = `Bearer ${secret}`;
+  let answer;
+  try {
+    answer = await fetch(address(path), { method, headers, body: body && JSON.stringify(body), signal, cache: "no-store", credentials: "omit" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    lost();
+    throw new Problem(0, "No answer", "The service does not answer.");
+  }
+  if (!answer.ok) throw await problemOf(answer);
+  const said = await answer.json();
+  if (said.model && said.model !== model) {
+    const first = model === "";
+    model = said.model;
+    if (!first) events.dispatchEvent(new Event("model"));
+  }
+  return said;
+}
+
+export const isAborted = (error) => error.name === "AbortError";

@@ -1,0 +1,181 @@
+"""Bodies of requests as what they ask for, or a problem that names the field and what it must hold."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from unidex.errors import listed, quoted
+from unidex.server.limits import Limits
+from unidex.server.problems import ProblemError
+from unidex.server.schemas import ExplainRequest, NewLabel, NewLabels, PredictRequest, RenameRequest
+
+T = TypeVar("T", bound=msgspec.Struct)
+_decoders: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (PredictRequest, ExplainRequest, NewLabels, RenameRequest)
+}
+# What is smaller is decoded in less than a millisecond.
+_SMALL_BODY = 64 << 10
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a string",
+    "array": "a list",
+    "object": "an object",
+    "bool": "true or false",
+    "null": "null",
+}
+_CHOICES = {"mode": "both, dual or classifier"}
+_place = re.compile(r" - at `\$(?P<path>[^`]*)`$")
+_name = re.compile(r"\.(\w+)|\[\.\.\.\]")
+
+
+async def read(kind: type[T], body: bytes) -> T:
+    """A body as a request; a large one is decoded in a thread, so that the event loop serves others meanwhile."""
+    if len(body) <= _SMALL_BODY:
+        return decoded(kind, body)
+    return await asyncio.to_thread(decoded, kind, body)
+
+
+def decoded(kind: type[T], body: bytes) -> T:
+    """A body as a request.
+
+    >>> decoded(PredictRequest, b'{"text": "a", "k": 3}').k
+    3
+    >>> decoded(PredictRequest, b'{"text": "a", "k": 0}')
+    Traceback (most recent call last):
+    unidex.server.problems.ProblemError: k must be at least 1, but is 0
+    >>> decoded(PredictRequest, b'{"texts": "a"}')
+    Traceback (most recent call last):
+    unidex.server.problems.ProblemError: texts must be a list, but is 'a'
+    """
+    try:
+        request: T = _decoders[kind].decode(body)
+    except msgspec.ValidationError as error:
+        raise _of_field(kind, body, str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProblemError(400, f"the body must be JSON, but is not: {error}") from None
+    except RecursionError:
+        raise ProblemError(400, "the body must be JSON of a few levels, but has too many") from None
+    return request
+
+
+def _of_field(kind: type[msgspec.Struct], body: bytes, message: str) -> ProblemError:
+    """A problem in our words from those of the decoder, such as "Expected `int`, got `str` - at `$.k`"."""
+    place = _place.search(message)
+    path = [part[1] for part in _name.finditer(place["path"])] if place else []
+    said = message[: place.start()] if place else message
+    names = [name for name in path if name]
+    field = names[-1] if names else None
+    if unknown := re.search(r"unknown field `(.*)`", said):
+        known = listed(name for name in kind.__struct_fields__)
+        return ProblemError(
+            422, f"a request must have no fields but {known}, but has {quoted(unknown[1])}", field=unknown[1][:100]
+        )
+    if missing := re.search(r"missing required field `(.*)`", said):
+        return ProblemError(422, f"a request must have {missing[1]}, but has not", field=missing[1])
+    what = f"each of {field}" if None in path and path[-1] is None else field or "the body"
+    found = _value_at(body, path)
+    if kinds := re.match(r"Expected `(.*?)`, got `(.*)`", said):
+        wanted = " or ".join(_WORDS.get(name, name) for name in kinds[1].split(" | "))
+        shown = _WORDS.get(kinds[2], kinds[2]) if found is None or kinds[2] in ("object", "array") else found
+        return ProblemError(422, f"{what} must be {wanted}, but is {shown}", field=field)
+    if bound := re.match(r"Expected `\w+` (of length )?(>=|<=) (\S+)", said):
+        side = "at least" if bound[2] == ">=" else "at most"
+        holds = {"array": "have {} {} entries", "str": "have {} {} characters"} if bound[1] else {}
+        form = holds.get(re.match(r"Expected `(\w+)`", said)[1], "be {} {}")  # type: ignore[index]
+        return ProblemError(422, f"{what} must {form.format(side, bound[3])}, but is {found or 'not'}", field=field)
+    if "matching regex" in said:
+        return ProblemError(422, f"{what} must hold more than spaces, but is {found or 'not'}", field=field)
+    if field in _CHOICES:
+        return ProblemError(422, f"{what} must be {_CHOICES[field]}, but is {found or 'not'}", field=field)
+    return ProblemError(422, f"{what} must be as the service's description says, but: {said}", field=field)
+
+
+def _value_at(body: bytes, path: list[str | None]) -> str | None:
+    """What the body holds at a place, quoted; None where the place is in a list, whose number is not told."""
+    try:
+        found: Any = msgspec.json.decode(body)
+        for name in path:
+            if name is None:
+                return None
+            found = found[name]
+    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
+        return None
+    return quoted(found)
+
+
+def texts_of(request: PredictRequest, limits: Limits) -> list[str]:
+    """The texts of a request, if all of it is within the limits."""
+    if (request.texts is UNSET) == (request.text is UNSET):
+        found = "neither" if request.texts is UNSET else "both"
+        raise ProblemError(422, f'a request must have "texts" or "text", but has {found}', field="texts")
+    check_k(request.k, limits)
+    for field, names in (("allowed", request.allowed), ("forbidden", request.forbidden)):
+        check_labels(names, field, limits)
+    if request.texts is UNSET:
+        assert request.text is not UNSET
+        check_text(request.text, "text", limits)
+        return [request.text]
+    texts = request.texts
+    if len(texts) > limits.texts:
+        raise ProblemError(
+            422,
+            f"texts must have at most {limits.texts:,} entries, but has {len(texts):,}; send several requests",
+            field="texts",
+        )
+    if len(max(texts, key=len)) > limits.text_length:
+        for text in texts:
+            check_text(text, "texts", limits)
+    return texts
+
+
+def new_labels(request: NewLabels, limits: Limits) -> list[NewLabel]:
+    """The labels to add, if they are within the limits."""
+    if (request.labels is UNSET) == (request.text is UNSET) or (
+        request.labels is not UNSET and request.uid is not UNSET
+    ):
+        raise ProblemError(
+            422,
+            'a request must have "text" (and "uid") of one label, or "labels", but has not one of them',
+            field="text",
+        )
+    if request.labels is UNSET:
+        assert request.text is not UNSET
+        labels = [NewLabel(request.text, None if request.uid is UNSET else request.uid)]
+    else:
+        labels = request.labels
+        check_labels(labels, "labels", limits)
+    for label in labels:
+        check_text(label.text, "text", limits)
+        check_text(label.uid or "", "uid", limits)
+    return labels
+
+
+def check_text(text: str, field: str, limits: Limits) -> None:
+    """Refuse a text that is too long."""
+    if len(text) > limits.text_length:
+        what = "a text" if field == "texts" else field
+        raise ProblemError(
+            422,
+            f"{what} must have at most {limits.text_length:,} characters, but has {len(text):,}; shorten it",
+            field=field,
+        )
+
+
+def check_k(k: int, limits: Limits) -> None:
+    """Refuse more labels a text than the service gives."""
+    if k > limits.k:
+        raise ProblemError(422, f"k must be at most {limits.k}, but is {k}", field="k")
+
+
+def check_labels(names: list[Any] | None, field: str, limits: Limits) -> None:
+    """Refuse a list of labels that is too long."""
+    if names is not None and len(names) > limits.labels:
+        raise ProblemError(
+            422, f"{field} must have at most {limits.labels:,} entries, but has {len(names):,}", field=field
+        )

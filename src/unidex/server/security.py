@@ -1,0 +1,71 @@
+"""Who may change labels, and the headers that keep a browser from doing what the page does not."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import stat
+from pathlib import Path
+
+from unidex.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+TOKEN_LENGTH = 16
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS: list[tuple[bytes, bytes]] = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+
+class Tokens:
+    """The tokens that a file holds, one a line. Only their hashes are kept.
+
+    >>> tokens = Tokens(["correct-horse-battery"])
+    >>> tokens.allow("correct-horse-battery"), tokens.allow("correct-horse"), tokens.allow("")
+    (True, False, False)
+    """
+
+    def __init__(self, tokens: list[str]) -> None:
+        self._hashes = [_hash(token) for token in tokens]
+
+    @classmethod
+    def read(cls, file: Path) -> Tokens:
+        """The tokens of a file; a line that begins with # is not one."""
+        try:
+            mode = file.stat().st_mode
+            lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file}: --token-file must be a file that can be read, but: {error}") from None
+        tokens = [line for line in lines if line and not line.startswith("#")]
+        if not tokens:
+            raise ConfigError(f"{file}: --token-file must hold a token a line, but holds none; write one into it")
+        for number, line in enumerate(lines, start=1):
+            # The line, never what stands in it.
+            if line and not line.startswith("#") and (len(line) < TOKEN_LENGTH or not line.isascii() or " " in line):
+                raise ConfigError(
+                    f"{file}:{number}: a token must have at least {TOKEN_LENGTH} characters of ASCII without spaces, "
+                    "but this has not; `openssl rand -hex 32` makes one"
+                )
+        if mode & stat.S_IROTH:
+            logger.warning("%s: the tokens should be the owner's alone, but everybody may read them; chmod 600", file)
+        return cls(tokens)
+
+    def allow(self, token: str) -> bool:
+        """Whether this is one of them; takes as long for one that is nearly right as for any other."""
+        given = _hash(token)
+        allowed = False
+        for known in self._hashes:
+            allowed |= hmac.compare_digest(known, given)
+        return allowed
+
+
+def _hash(token: str) -> bytes:
+    # Of one length, so that not even a token's length can be told from the time.
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,183 @@
+"""From one stage of a recipe to the next: what the network takes along, and what begins there."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from unidex.augment.walks import walk_targets
+from unidex.config import Config
+from unidex.distributed import Processes
+from unidex.errors import ConfigError
+from unidex.fusing import check_installed
+from unidex.labels.tree import balanced_clusters, label_centroids
+from unidex.network import Network
+from unidex.training.batching import TrainingSet
+
+logger = logging.getLogger(__name__)
+
+# Astec's walks between labels, which smooth their centroids; none where a label has too many texts.
+_WALK = {"length": 50, "restart": 0.2, "most": 10}
+_MOST_TEXTS_OF_A_LABEL = 5000
+_CLUSTERS = 3  # part of a seed: batching has 0 to 2
+
+
+def check_recipe(stages: dict[str, Config]) -> None:
+    """Refuse what stages cannot have, before anything is trained."""
+    *earlier, last = stages.values()
+    if last.train.surrogate:
+        raise ConfigError(
+            "train.surrogate is for a stage that another follows, but is set in the last one; a model must know the "
+            "labels themselves"
+        )
+    for config in earlier:
+        heads = config.heads
+        if config.train.surrogate and (heads.dual or not heads.classifier or config.augment.method != "none"):
+            raise ConfigError(
+                "a stage with train.surrogate needs heads.classifier = true, heads.dual = false and augment.method = "
+                "'none', as clusters of labels have no texts, but has not"
+            )
+    for config in stages.values() if earlier else ():
+        unfit = None
+        if config.train.falling_epochs:
+            unfit = "train.falling_epochs"
+        elif config.augment.method == "auto":
+            unfit = "augment.method = 'auto'"
+        elif config.pool.try_hard_negatives:
+            unfit = "pool.try_hard_negatives"
+        if unfit is not None:
+            raise ConfigError(
+                f"what is tried or trained beside a recipe needs one of one stage, but this one has {len(stages)} and "
+                f"{unfit}; leave that out"
+            )
+
+
+def check_fuse(config: Config) -> None:
+    """Refuse a tree that fuses scores where it cannot be fitted, before anything is trained."""
+    predict = config.predict
+    if predict.fuse != "tree":
+        return
+    check_installed()
+    wanted = {
+        "train.validation above 0": config.train.validation > 0,
+        "train.falling_epochs = 0": config.train.falling_epochs == 0,
+        "heads.dual = true and heads.classifier = true": config.heads.dual and config.heads.classifier,
+        "predict.fusion between 0 and 1": predict.choose_fusion or 0 < predict.fusion < 1,
+        "predict.neighbours = 0, not chosen": predict.neighbours == 0 and not predict.choose_neighbours,
+        "predict.prior = 0, not chosen": predict.prior == 0 and not predict.choose_prior,
+    }
+    missing = [rule for rule, holds in wanted.items() if not holds]
+    if missing:
+        raise ConfigError(
+            f"predict.fuse = 'tree' joins the scores of two heads as fitted on validation: it needs {missing[0]}, but "
+            "the recipe has otherwise; change that or set predict.fuse=sum"
+        )
+
+
+def set_dropout(encoder: Any, config: Config, built: Config) -> None:
+    """Let an encoder drop what a stage says; ``built`` is the recipe it was built by, which it follows otherwise."""
+    for key in ("dropout", "layer_dropout"):
+        wanted = getattr(config.encoder, key)
+        if isinstance(getattr(encoder, key, None), float):
+            setattr(encoder, key, wanted)
+        elif wanted != getattr(built.encoder, key):
+            raise ConfigError(
+                f"encoder.{key} can differ between stages for the bag alone, but differs for encoder.kind = "
+                f"{config.encoder.kind!r}; set it outside of [[stages]]"
+            )
+
+
+def carry_on(network: Network, before: Network) -> bool:
+    """Let a network go on where that of the stage before ended; the result says whether its classifiers do.
+
+    Encoders, heads and classifiers that both have are taken; a head that is new begins as it was built. Classifiers of
+    clusters (train.surrogate) are not those of labels and are left behind.
+    """
+    for name in ("dual", "classifier"):
+        new, old = getattr(network, name), getattr(before, name)
+        if new is not None and old is not None:
+            new.load_state_dict(old.state_dict())
+    if network.classifier_encoder is not None and before.classifier_encoder is not None:
+        network.classifier_encoder = before.classifier_encoder
+    if network.log_scales.requires_grad and before.log_scales.requires_grad:
+        with torch.no_grad():
+            network.log_scales.copy_(before.log_scales)
+    if network.classifiers is None or before.classifiers is None:
+        return False
+    network.classifiers = before.classifiers
+    return True
+
+
+@torch.no_grad()
+def start_at_centroids(
+    network: Network, texts: Any, positives: sparse.csr_array, shard: slice, processes: Processes
+) -> None:
+    """Let each classifier begin at the mean direction of its texts; one without texts stays as it is.
+
+    A search with such classifiers is a search by label centroids, as Astec makes its shortlists.
+    """
+    vectors = network.text_vectors(texts, processes).classifier
+    assert vectors is not None
+    assert network.classifiers is not None
+    own = sparse.csr_array(positives[:, shard])
+    centroids = label_centroids(vectors.cpu().numpy(), own)
+    assert not sparse.issparse(centroids)
+    found = torch.from_numpy(np.ascontiguousarray(centroids)).to(network.device)
+    said = found.abs().sum(dim=1, keepdim=True) > 0
+    network.classifiers.weight.copy_(torch.where(said, found, network.classifiers.weight))
+
+
+def num_surrogates(config: Config, num_labels: int) -> int:
+    """How many clusters of labels a stage learns in their place; never more than labels."""
+    return min(config.train.surrogate, num_labels)
+
+
+def surrogate_set(data: TrainingSet, texts_NF: Any, config: Config, seed: int) -> TrainingSet:
+    """The training set of a stage that learns clusters of labels: a text has the clusters of its labels.
+
+    Args:
+        data: the training set with the labels themselves.
+        texts_NF: features or vectors of its texts, that labels are clustered by.
+        config: the recipe of the stage.
+        seed: of every random choice.
+
+    References: Astec (arXiv 2111.06685), its surrogate task.
+    """
+    positives = data.positives
+    num_labels, count = positives.shape[1], num_surrogates(config, positives.shape[1])
+    rng = np.random.default_rng([seed, _CLUSTERS])
+    graph = None
+    if np.bincount(positives.indices, minlength=num_labels).max(initial=0) <= _MOST_TEXTS_OF_A_LABEL:
+        graph = walk_targets(positives, rng, verbose=_MOST_TEXTS_OF_A_LABEL, **_WALK)  # type: ignore[arg-type]
+        graph = sparse.csr_array(graph / graph.sum(axis=1)[:, None])
+    clusters_L = balanced_clusters(label_centroids(texts_NF, positives, graph), count, rng)
+    logger.info(
+        "%d labels in %d clusters, %d or %d each", num_labels, count, num_labels // count, -(-num_labels // count)
+    )
+    member = (np.ones(num_labels, dtype=np.float32), (np.arange(num_labels), clusters_L))
+    of_clusters = sparse.csr_array(member, shape=(num_labels, count))
+    return TrainingSet(
+        data.texts,
+        # Clusters have no texts; what is never read has no columns.
+        np.empty((count, 0), dtype=np.float32),
+        _at_most_one(positives @ of_clusters),
+        sparse.csr_array((len(data.positives.indptr) - 1, count), dtype=bool),
+    )
+
+
+def _at_most_one(positives: sparse.csr_array) -> sparse.csr_array:
+    found = sparse.csr_array(positives)
+    found.sort_indices()
+    found.data = np.minimum(found.data, 1).astype(np.float32)
+    return found
+
+
+def together(stages: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """How the stages went, together and each for itself."""
+    last = list(stages.values())[-1]
+    sums = {key: sum(result[key] for result in stages.values()) for key in ("epochs", "steps", "seconds")}
+    return last | sums | {"seconds": round(sums["seconds"], 1), "stages": stages}

@@ -1,0 +1,142 @@
+"""Turn the vectors of a few labels towards their texts, while all else stays.
+
+Shapes: N texts, U labels that turn, P pairs of a text and such a label, F pairs of a text and a label that stays,
+D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+STRENGTH = 0.2  # what a text that is wholly missed moves a vector, against the vector itself
+ROUNDS = 16
+_PAIRS_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What one head learns from. Scores are divided by the temperature.
+
+    Attributes:
+        texts_ND: vectors of texts.
+        text_P: the text of each pair with a taught label.
+        label_P: its label, as a row of the vectors to be turned.
+        positive_P: whether the text has the label.
+        new_P: whether that is what is to be learned; a pair that is not new only holds against what is.
+        log_rest_N: the logarithm of the sum of exp(score) over labels that stay and that the text does not have.
+        text_F: the text of each pair with a label that stays and that the text has.
+        score_F: its score.
+        temperature: what scores are divided by.
+    """
+
+    texts_ND: NDArray[np.float32]
+    text_P: NDArray[np.int64]
+    label_P: NDArray[np.int64]
+    positive_P: NDArray[np.bool_]
+    new_P: NDArray[np.bool_]
+    log_rest_N: NDArray[np.float64]
+    text_F: NDArray[np.int64]
+    score_F: NDArray[np.float64]
+    temperature: float
+
+
+def turned(
+    vectors_UD: NDArray[np.float32], lesson: Lesson, *, strength: float = STRENGTH, rounds: int = ROUNDS
+) -> NDArray[np.float32]:
+    """Vectors of labels, turned until what their texts still miss is in balance with where they began.
+
+    Formula, with s the scores, N_i the labels that text i does not have and P_i those that it has::
+
+        Z_i  = sum_{l in N_i} exp(s_il)
+        q_ip = exp(s_ip) / (exp(s_ip) + Z_i)
+        m_i  = mean over p in P_i of (1 - q_ip)
+        g_il = 1 - q_il                       text i has label l
+        g_il = -m_i exp(s_il) / Z_i           it does not
+        v_l  = |u_l| unit(unit(u_l) + strength sum_i g_il unit(x_i))        u_l is the vector before
+
+    The sum is the gradient of decoupled softmax (`unidex.losses.decoupled_softmax`), so v is a stationary point of that
+    loss with a pull towards u. A text that the label wins already turns nothing, and one that is none of its own only
+    where the label would take the place of a label of that text. Each round goes half of the way.
+
+    Shapes: vectors_UD [U, D], result [U, D], each row as long as it was.
+
+    References: DEXML (arXiv 2310.10636).
+
+    >>> texts = np.array([[0.6, 0.8]], dtype=np.float32)
+    >>> one = np.zeros(1, dtype=np.int64)
+    >>> rest = np.array([0.7 / 0.07])  # the best other label has a score of 0.7
+    >>> lesson = Lesson(texts, one, one, np.array([True]), np.array([True]), rest, one[:0], np.empty(0), 0.07)
+    >>> turned(np.array([[1.0, 0.0]], dtype=np.float32), lesson, strength=0.3).round(2).tolist()
+    [[0.9900000095367432, 0.11999999731779099]]
+    """
+    lengths_U1 = np.linalg.norm(vectors_UD, axis=1, keepdims=True)
+    # A label without a direction gets one of length 1.
+    lengths_U1 = np.where(lengths_U1 == 0, 1, lengths_U1).astype(np.float32)
+    unit_UD, units_ND = vectors_UD / lengths_U1, _unit(lesson.texts_ND)
+    shape = (len(vectors_UD), len(lesson.texts_ND))
+    found_UD = unit_UD
+    before_P = np.where(lesson.new_P, 0, _pull(vectors_UD, lesson))
+    for _ in range(rounds):
+        pull_P = (_pull(found_UD * lengths_U1, lesson) - before_P).astype(np.float32)
+        pull_UN = sparse.coo_array((pull_P, (lesson.label_P, lesson.text_P)), shape=shape).tocsr()
+        wanted_UD = _unit(unit_UD + np.float32(strength) * (pull_UN @ units_ND))
+        found_UD = _unit(found_UD + wanted_UD)
+    result_UD: NDArray[np.float32] = (found_UD * lengths_U1).astype(np.float32)
+    return result_UD
+
+
+def _pull(vectors_UD: NDArray[np.float32], lesson: Lesson) -> NDArray[np.float64]:
+    """The pull g of `turned`, one a pair."""
+    num_texts, positive_P = len(lesson.texts_ND), lesson.positive_P
+    score_P = pair_scores(lesson.texts_ND, lesson.text_P, vectors_UD.__getitem__, lesson.label_P) / lesson.temperature
+    negative_P = ~positive_P
+    # Powers are taken against the highest negative of the text, so that none overflows.
+    highest_N = lesson.log_rest_N.copy()
+    np.maximum.at(highest_N, lesson.text_P[negative_P], score_P[negative_P])
+    alone_N = np.isneginf(highest_N)
+    highest_N[alone_N] = 0
+    rest_N = np.exp(lesson.log_rest_N - highest_N)
+    power_P = np.exp(np.minimum(score_P - highest_N[lesson.text_P], 50))
+    rest_N += np.bincount(lesson.text_P, power_P * negative_P, minlength=num_texts)
+    share_P = rest_N[lesson.text_P] / (power_P + rest_N[lesson.text_P])  # 1 - q
+    power_F = np.exp(np.minimum(lesson.score_F - highest_N[lesson.text_F], 50))
+    share_F = rest_N[lesson.text_F] / (power_F + rest_N[lesson.text_F])
+    missed_N = np.bincount(lesson.text_P, share_P * positive_P, minlength=num_texts)
+    missed_N += np.bincount(lesson.text_F, share_F, minlength=num_texts)
+    count_N = np.bincount(lesson.text_P, positive_P, minlength=num_texts)
+    count_N += np.bincount(lesson.text_F, minlength=num_texts)
+    mean_N = missed_N / np.maximum(count_N, 1)
+    pushed_P = mean_N[lesson.text_P] * power_P / np.maximum(rest_N[lesson.text_P], 1e-300)
+    pull_P: NDArray[np.float64] = np.where(positive_P, share_P, -pushed_P)
+    return pull_P
+
+
+def pair_scores(
+    texts_ND: NDArray[np.float32],
+    text_P: NDArray[np.int64],
+    vectors_of: Callable[[NDArray[np.int64]], NDArray[np.float32]],
+    label_P: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """The inner product of each pair of a text and a label, whose vectors are asked for block by block.
+
+    >>> table = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
+    >>> pair_scores(table, np.array([0, 1, 1]), table.__getitem__, np.array([0, 0, 1])).tolist()
+    [5.0, 11.0, 25.0]
+    """
+    scores_P = np.empty(len(text_P))
+    for start in range(0, len(scores_P), _PAIRS_AT_ONCE):
+        part = slice(start, start + _PAIRS_AT_ONCE)
+        scores_P[part] = np.einsum("pd,pd->p", texts_ND[text_P[part]], vectors_of(label_P[part]))
+    return scores_P
+
+
+def _unit(vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors of length 1; one of length 0 stays."""
+    lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    unit_ND: NDArray[np.float32] = (vectors_ND / np.where(lengths_N1 == 0, 1, lengths_N1)).astype(np.float32)
+    return unit_ND
