@@ -39,6 +39,7 @@ RECIPES = {
     "unidec": ["loss.learn_temperature=true", "loss.log_q=0.5"],
     "auto": ["train.validation=0.2", "train.validate_every=2", "train.falling_epochs=4"],
     "auto-chunked": ["train.validation=0.2", "train.validate_every=2", "train.falling_epochs=4", "train.chunk=11"],
+    "unidec-spectral": ["encoder.spectral=true", "train.lr_heads=0.01"],
     "unidec-one-positive": ["loss.dual=one-positive", "loss.classifier=one-positive", "train.chunk=9"],
 }
 
@@ -54,7 +55,7 @@ def settings_of(name):
 
 
 def recipe_of(name):
-    return name.removesuffix("-one-positive").removesuffix("-chunked")
+    return name.removesuffix("-one-positive").removesuffix("-chunked").removesuffix("-spectral")
 
 
 def parameters(name, processes):

@@ -221,10 +221,11 @@ def test_a_classifier_of_its_own_has_the_block_too():
 
 def test_an_encoder_of_another_form_is_not_taken(saved):
     _, folder = saved
-    taken = build_encoder(load("unidec", [*SMALL, *BLOCK, f'encoder.path="{folder}"']), [], [])
+    path = ["encoder.dim=32", f'encoder.path="{folder}"']
+    taken = build_encoder(load("unidec", [*SMALL, *BLOCK, *path]), [], [])
     assert len(spectral_layers(taken)) == 1
     with pytest.raises(ConfigError, match="spectral must be that of the model"):
-        build_encoder(load("unidec", [*SMALL, f'encoder.path="{folder}"']), [], [])
+        build_encoder(load("unidec", [*SMALL, *path]), [], [])
 
 
 def test_the_bag_without_it_is_what_it_was():

@@ -17,11 +17,13 @@ def test_every_setting_has_a_meaning():
 
 def test_every_recipe_says_what_it_is_and_names_its_work():
     dexml = {"dexml", "dexml-top5", "dexml-top100", "dexml-mined"}
-    assert set(recipe_names()) == {"auto", "depsl", "unidec", "renee", *dexml}
+    others = {"ance", "astec", "dpr", "inceptionxml", "ngame", "siamesexml"}
+    assert set(recipe_names()) == {"auto", "depsl", "unidec", "renee", *dexml, *others}
     listed = json.loads(unidex("recipes", "--json").stdout)
     assert set(listed) == set(recipe_names())
     assert all("2405.03714" in listed[name] for name in ("depsl", "unidec"))
     assert all("2310.10636" in listed[name] for name in dexml)
+    assert "2109.07319" in listed["inceptionxml"]
 
 
 def test_config_prints_toml_that_train_can_read(tmp_path):

@@ -358,6 +358,7 @@ def test_short_texts_are_predicted_and_explained(saved, text):
 def test_both_heads_learn_and_labels_can_be_added(data):
     changes = ["heads.dual=true", "pool.labels=picked", "loss.temperature=0.1", "loss.dual=decoupled-softmax"]
     changes += ["loss.classifier=decoupled-softmax", "loss.text_to_label=1.0", "heads.classifier_searched=unit"]
+    changes += ["heads.classifier_bias=none"]
     model = train(data, "inceptionxml", settings=[*LEARNING, *changes, "train.epochs=3"])
     for mode in ("both", "dual", "classifier"):
         assert evaluate(model, data, mode=mode).metrics["P@1"] > 3 * popular(data)

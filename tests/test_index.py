@@ -296,6 +296,35 @@ def test_ties_go_to_the_lower_id_within_and_across_blocks(num_labels, num_values
     assert best.scores[:, : len(ids[0])].tolist() == scores.tolist()
 
 
+@given(
+    st.integers(1, 9),
+    st.integers(1, 700),
+    st.integers(1, 90),
+    st.sampled_from([None, "most", "some", "all"]),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=80, deadline=None)
+def test_all_scores_at_once_give_the_places_of_the_running_best(num_texts, num_labels, k, hides, has_ties, seed):
+    rng = np.random.default_rng(seed)
+    # Some texts of zeros: all their labels tie.
+    queries = rng.standard_normal((num_texts, 5)).astype(np.float32) * rng.integers(0, 2, size=(num_texts, 1))
+    vectors = rng.standard_normal((num_labels, 5)).astype(np.float32)
+    if has_ties:
+        queries, vectors = queries.round(), vectors.round()
+    share = {None: 0.0, "some": 0.3, "most": 0.9, "all": 1.0}[hides]
+    forbidden = None if hides is None else np.flatnonzero(rng.random(num_labels) < share)
+    index = ExactIndex.build(vectors[:-1])
+    index.add(vectors[-1:])
+    at_once = index.search(queries, k, forbidden=forbidden)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "WHOLE_UP_TO", 0)
+        running = index.search(queries, k, forbidden=forbidden)
+    assert at_once.ids.tolist() == running.ids.tolist()
+    assert at_once.scores.tolist() == running.scores.tolist()
+    assert at_once.scores.dtype == running.scores.dtype
+
+
 @pytest.mark.parametrize("num_texts", [1, 5, 64])
 @pytest.mark.parametrize("dim", [3, 64, 100])
 def test_copies_of_a_vector_tie_wherever_they_stand(monkeypatch, num_texts, dim):

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -30,10 +31,11 @@ from schemathesis.checks import positive_data_acceptance
 import unidex
 from served import AUTHORISED, TOKEN, UNIDEX, served
 from synthetic import QUICK, topics
-from unidex.errors import ModelError
+from unidex.errors import UnidexError
 from unidex.model import Model
 from unidex.pipeline import train
 from unidex.server.page_files import FOLDER as PAGE
+from unidex.server.page_files import read_page
 from unidex.server.security import Tokens
 
 SOURCE = Path(unidex.__file__).parent
@@ -129,28 +131,41 @@ def send(service, method, place, body=None, headers=None):
     return answer
 
 
-def raw(service, *parts, pause=0.0, finish=True):
-    """Bytes on a connection: all answers as (status, headers, body), and whether the service ended the connection."""
+def raw(service, *parts, pause=0.0, count=None):
+    """Bytes on a connection, and so many answers to them, or all until the service ends the connection."""
     received = b""
     with socket.create_connection(service.address, timeout=20) as connection:
         try:
             for part in parts:
                 connection.sendall(part)
                 time.sleep(pause)
-            if finish:
-                connection.shutdown(socket.SHUT_WR)
-            while part := connection.recv(1 << 16):
-                received += part
         except ConnectionError:
-            # What came before the service had enough is still an answer.
-            pass
+            pass  # The service has had enough; it says why.
+        while count is None or received.count(b"HTTP/1.1 ") < count or len(answers_of(received, whole=False)) < count:
+            part = connection.recv(1 << 16)
+            if not part:
+                break
+            received += part
     return answers_of(received)
 
 
-def answers_of(received):
+def fuzz(service, sent):
+    """All answers to bytes that are followed by the end of the connection."""
+    received = b""
+    with socket.create_connection(service.address, timeout=20) as connection, suppress(ConnectionError):
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        while part := connection.recv(1 << 16):
+            received += part
+    return answers_of(received)
+
+
+def answers_of(received, whole=True):
     found = []
     while received:
         head, end, rest = received.partition(b"\r\n\r\n")
+        if not end and not whole:
+            return found
         assert end, received
         first, *lines = head.decode("latin-1").split("\r\n")
         status = int(re.fullmatch(r"HTTP/1\.1 (\d{3}) [\w -]+", first)[1])
@@ -159,6 +174,8 @@ def answers_of(received):
             received = rest
             continue
         length = int(headers.get("content-length", 0))
+        if len(rest) < length and not whole:
+            return found
         assert len(rest) >= length, received
         checked(status, headers, rest[:length])
         found.append((status, headers, rest[:length]))
@@ -172,41 +189,6 @@ def request(method=b"POST", place=b"/v1/predict", headers=b"", body=b'{"text": "
 
 
 # What is sent as a body
-
-
-# What no schema can say: which labels there are, whether there are probabilities, that 3.0 is no whole number.
-UNSAYABLE = re.compile(r"it has no label with|calibrat|whole number, but is [\d.e+]+$|uids of labels must differ")
-
-
-def test_generated_requests_get_what_the_document_says(service):
-    """Schemathesis: all of its checks, on cases that the document allows and on cases that it does not."""
-    document = schemathesis.openapi.from_url(f"{service.url}/v1/openapi.json")
-    seen = set()
-
-    def check(case):
-        answer = case.call(headers=AUTHORISED)
-        unsayable = answer.status_code == 422 and UNSAYABLE.search(answer.json()["detail"])
-        case.validate_response(
-            answer, excluded_checks=[positive_data_acceptance] if unsayable else [], headers=AUTHORISED
-        )
-        headers = {name: ", ".join(values) for name, values in answer.headers.items()}
-        checked(answer.status_code, headers, answer.content, service.folder)
-        seen.add((case.method, case.operation.path, answer.status_code))
-
-    for found in document.get_all_operations():
-        operation = found.ok()
-        for mode in GenerationMode:
-            try:
-                strategy = operation.as_strategy(mode)
-                settings(EXAMPLES, max_examples=8, phases=[Phase.generate])(given(strategy)(check))()
-            except Unsatisfiable:
-                # Nothing can be wrong in a request that takes nothing.
-                assert mode is GenerationMode.NEGATIVE
-                assert not operation.body
-                assert not operation.query
-    operations = {(method, path) for method, path, _ in seen}
-    assert len(operations) == 13
-    assert {status for _, _, status in seen} >= {200, 201, 400, 404, 422}
 
 
 PIECES = [b"{", b"}", b"[", b"]", b'"', b"\\", b"\\u", b"d800", b"\xff", b"\x00", b"null", b"1e999", b"-", b",", b":"]
@@ -234,7 +216,7 @@ SOUND = request() + request(b"GET", b"/health", body=b"", length=False)
 )
 def test_any_bytes_on_the_socket(running, sent):
     """Nonsense, and sound requests of which something is missing or other; answers_of looks at all that comes back."""
-    assert len(raw(running, sent)) <= 3
+    assert len(fuzz(running, sent)) <= 3
 
 
 def test_after_all_of_that_the_service_is_sound(service):
@@ -297,7 +279,7 @@ def test_json_of_many_levels(service, place):
     ):
         assert send(service, "POST", place, body, AUTHORISED).status_code in (400, 422)
     # About as deep as can be read: what is read must also be shown, which needs a little more.
-    for depth in range(600, 1400, 3 if place == "/v1/predict" else 50):
+    for depth in range(930, 1010, 1 if place == "/v1/predict" else 20):
         body = b'{"text":"a","k":' + b"[" * depth + b"]" * depth + b"}"
         assert send(service, "POST", place, body, AUTHORISED).status_code in (400, 422)
 
@@ -320,7 +302,7 @@ def test_numbers_of_all_sorts(service):
     for number in [*NUMBERS, *NO_NUMBERS]:
         for form in ('{"text":"a","k":%s}', '{"text":"a","min_probability":%s}', '{"text":"a","allowed":[%s]}'):
             answer = send(service, "POST", "/v1/predict", (form % number).encode())
-            assert answer.status_code in ((200, 400, 422) if number in NUMBERS else (400,)), (number, answer.text)
+            assert answer.status_code in ((200, 400, 422) if number in NUMBERS else (400, 422)), (number, answer.text)
         for place in (f"/v1/labels/{number}", f"/v1/labels?limit={number}", f"/v1/labels/1/neighbours?k={number}"):
             assert send(service, "GET", place).status_code in (200, 404, 422)
 
@@ -377,9 +359,17 @@ UNICODE = [
 ]
 
 
-@pytest.mark.parametrize("text", UNICODE)
-def test_unicode_of_all_sorts(service, text):
+def test_unicode_of_all_sorts(service):
     """It is predicted for, explained, searched for, and as a name comes back as it was."""
+    rows = [as_text_and_as_name(service, text) for text in UNICODE]
+    texts = Model.load(service.folder).labels.texts
+    for text, row in zip(UNICODE, rows, strict=True):
+        assert texts[row["id"]] == f"{text} name"
+        removed = send(service, "DELETE", f"/v1/labels/{row['id']}", headers=AUTHORISED)
+        assert removed.json()["removed"] == row
+
+
+def as_text_and_as_name(service, text):
     for place in ("/v1/predict", "/v1/explain"):
         for escaped in (True, False):
             body = json.dumps({"text": text + SECRET}, ensure_ascii=escaped).encode()
@@ -394,9 +384,16 @@ def test_unicode_of_all_sorts(service, text):
     if len(text) < 100:
         listed = service.client.get("/v1/labels", params={"search": name}).json()["labels"]
         assert [label["text"] for label in listed] == [name]
-    assert Model.load(service.folder).labels.texts[row["id"]] == name
-    removed = send(service, "DELETE", f"/v1/labels/{row['id']}", headers=AUTHORISED)
-    assert removed.json()["removed"] == row
+    return row
+
+
+def test_a_label_of_spaces_of_any_alphabet_is_none(service):
+    spaces = " \t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+    for text in (*spaces, spaces):
+        assert send(service, "POST", "/v1/labels", json.dumps({"text": text}), AUTHORISED).status_code == 422
+        assert (
+            send(service, "POST", "/v1/labels", json.dumps({"text": "a", "uid": text}), AUTHORISED).status_code == 422
+        )
 
 
 def test_half_characters_are_no_text(service):
@@ -434,12 +431,14 @@ def test_headers_and_addresses_are_bounded_however_they_come(service):
         # Behind a body too: as one line, and as many.
         [request(headers=b"transfer-encoding: chunked\r\n", body=b"0\r\nx: ", length=False), *[b"y" * 10_000] * 10],
         [request(headers=b"transfer-encoding: chunked\r\n", body=b"0\r\n" + b"a: b\r\n" * 20_000, length=False)],
-        [request(headers=b"transfer-encoding: chunked\r\n", body=b"1;" + b"x" * 100_000, length=False)],
+        [request(headers=b"transfer-encoding: chunked\r\n", body=b"1;", length=False), *[b"y" * 10_000] * 10],
     ):
-        ((status, headers, _),) = raw(service, *parts, pause=0.001, finish=False)
+        ((status, headers, _),) = raw(service, *parts, pause=0.001)
         assert (status, headers["connection"]) == (431, "close")
-    assert [status for status, _, _ in raw(service, request(headers=b"x: " + b"y" * 60_000 + b"\r\n"))] == [200]
-    many = raw(service, request() * 300)
+    assert [status for status, _, _ in raw(service, request(headers=b"x: " + b"y" * 60_000 + b"\r\n"), count=1)] == [
+        200
+    ]
+    many = raw(service, request() * 300, count=300)
     assert [status for status, _, _ in many] == [200] * 300
 
 
@@ -477,15 +476,13 @@ SMUGGLED = {
 
 @pytest.mark.parametrize("sent", SMUGGLED.values(), ids=list(SMUGGLED))
 def test_what_others_might_read_otherwise_is_refused_and_the_connection_ends(service, sent):
-    ((status, headers, _),) = raw(service, sent, finish=False)
+    ((status, headers, _),) = raw(service, sent)
     assert (status, headers["connection"]) == (400, "close")
 
 
 def test_what_follows_an_end_is_no_request(service):
     for headers in (b"connection: close\r\n", b"connection: upgrade\r\nupgrade: websocket\r\n"):
-        ((status, answered, _),) = raw(
-            service, request(b"GET", b"/health", headers, b"", length=False), NEXT, finish=False
-        )
+        ((status, answered, _),) = raw(service, request(b"GET", b"/health", headers, b"", length=False) + NEXT)
         assert (status, answered["connection"]) == (200, "close")
 
 
@@ -495,7 +492,7 @@ def test_slow_and_deaf_clients_harm_no_other(service):
     deaf = [socket.create_connection(service.address) for _ in range(20)]
     answers = []
     dribble = [bytes([byte]) for byte in request()]
-    slow = threading.Thread(target=lambda: answers.extend(raw(service, *dribble, pause=0.01)))
+    slow = threading.Thread(target=lambda: answers.extend(raw(service, *dribble, pause=0.01, count=1)))
     try:
         for connection in deaf:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -542,19 +539,19 @@ TRICKS = [
 
 def test_tricks_in_addresses_lead_nowhere(service):
     for place in TRICKS:
-        ((status, _, body),) = raw(service, request(b"GET", place.encode(), body=b"", length=False))
+        ((status, _, body),) = raw(service, request(b"GET", place.encode(), body=b"", length=False), count=1)
         assert status in (404, 422), place
         assert b"root:" not in body
 
 
-def test_files_of_the_page_are_those_of_the_start(service):
-    """A link that comes into the page's folder later shows nothing: names are looked up, never opened."""
-    link = PAGE / "link-of-a-test.css"
-    link.symlink_to(SOURCE / "errors.py")
-    try:
-        assert send(service, "GET", f"/page/{link.name}").status_code == 404
-    finally:
-        link.unlink()
+def test_files_of_the_page_are_those_of_the_start(tmp_path):
+    """A name is looked up among those, never opened: a link that comes later shows nothing."""
+    (tmp_path / "page.css").write_text("a {}")
+    files = read_page(tmp_path)
+    (tmp_path / "later.css").symlink_to(SOURCE / "errors.py")
+    (tmp_path / "page.css").unlink()
+    assert files["page.css"].answer("", "")[1] == b"a {}"
+    assert list(files) == ["page.css"]
 
 
 def test_names_of_labels_are_never_paths(service):
@@ -594,7 +591,6 @@ def test_tokens_that_are_not_right(service):
         b"Bearer " + right + b"," + right,
         b"Bearer x, Bearer " + right,
         b"Bearer Bearer " + right,
-        b"Bearer " + right + b"\xa0",
         b"Bearer \xff\xfe" + SECRET.encode(),
         b"Bearer t\xc3\xb6ken" + SECRET.encode(),
         b"Bearer " + b"x" * 60_000,
@@ -612,15 +608,15 @@ def test_tokens_that_are_not_right(service):
     total = service.client.get("/v1/labels").json()["total"]
     for head in heads:
         for method, place in ((b"POST", b"/v1/labels"), (b"PATCH", b"/v1/labels/1"), (b"DELETE", b"/v1/labels/1")):
-            ((status, headers, said),) = raw(service, request(method, place, head, body))
-            assert (status, headers["www-authenticate"]) == (401, "Bearer"), head
+            ((status, headers, said),) = raw(service, request(method, place, head, body), count=1)
+            assert (status, headers.get("www-authenticate")) == (401, "Bearer"), (head, said)
             assert right not in said
-        assert [status for status, _, _ in raw(service, request(b"POST", b"/v1/reload", head, b""))] == [401]
+        assert [status for status, _, _ in raw(service, request(b"POST", b"/v1/reload", head, b""), count=1)] == [401]
     # Behind the body, where nobody before the service has looked.
     late = request(
         b"POST", b"/v1/labels", CHUNKED, b"d\r\n" + b'{"text": "a"}' + b"\r\n0\r\n" + good + b"\r\n", length=False
     )
-    assert [status for status, _, _ in raw(service, late)] == [401]
+    assert [status for status, _, _ in raw(service, late, count=1)] == [401]
     for place in (f"/v1/labels?token={TOKEN}", f"/v1/labels?access_token={TOKEN}"):
         assert send(service, "POST", place, body).status_code == 401
     assert service.client.get("/v1/labels").json()["total"] == total
@@ -659,8 +655,8 @@ def test_the_token_stands_nowhere_else():
             if isinstance(node, ast.Compare):
                 assert "credentials" not in ast.unparse(node), file
             if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logger."):
-                said = ast.unparse(node)
-                assert not re.search(r"credential|body|token\b|texts?\b|headers|scope\['path'\]", said), (file, said)
+                told = " ".join(ast.unparse(argument) for argument in node.args[1:])
+                assert not re.search(r"credential|body|tokens?\b|texts?\b|headers|request\.|'path'", told), (file, told)
 
 
 # The model folder
@@ -703,7 +699,7 @@ def refused(service, *words):
     said = answer.json()["detail"]
     for word in (*words, f"{before} serves on"):
         assert word in said, said
-    with pytest.raises(ModelError):
+    with pytest.raises(UnidexError):
         Model.load(service.folder)
     assert service.client.get("/v1/model").json()["model"] == before
     assert service.predict(["w0a"])
@@ -750,9 +746,7 @@ def test_parts_that_are_not_of_one_model_are_refused_whatever_the_manifest_says(
         refused(tampered)
         put(file, whole)
     # Whole parts of another model.
-    other = train(
-        topics(num_labels=12, num_train=60), "unidec", settings=[*QUICK, "train.epochs=1", "encoder.dim=16"]
-    ).model
+    other = train(topics(num_labels=12, num_train=60), "unidec", settings=[*QUICK, "train.epochs=1", "encoder.dim=16"])
     other.save(tampered.folder.with_name("other"))
     for name in ("encoder.safetensors", "config.toml", "labels.jsonl", "index/vectors.npy"):
         put(tampered.folder / name, (tampered.folder.with_name("other") / name).read_bytes())
@@ -762,32 +756,30 @@ def test_parts_that_are_not_of_one_model_are_refused_whatever_the_manifest_says(
     shutil.rmtree(tampered.folder.with_name("other"))
 
 
-@pytest.mark.parametrize(
-    "manifest",
-    [
-        b"",
-        b"null",
-        b"[]",
-        b"{}",
-        b"\xff",
-        b"[" * 100_000,
-        b'{"format": 1, "files": {}}',
-        b'{"format": 1, "files": [1]}',
-        b'{"format": 1, "files": null}',
-        b'{"format": 1, "files": {"../../../etc/passwd": "0"}}',
-        b'{"format": 1, "files": {"/etc/passwd": "0"}}',
-        b'{"format": 1, "files": {"config.toml": null}}',
-        b'{"format": 99, "files": {}}',
-        b'{"format": "1", "files": {}}',
-        None,
-    ],
-)
-def test_a_manifest_that_is_none(tampered, manifest):
-    if manifest is None:
-        (tampered.folder / "manifest.json").unlink()
-    else:
+MANIFESTS = [
+    b"",
+    b"null",
+    b"[]",
+    b"{}",
+    b"\xff",
+    b"[" * 100_000,
+    b'{"format": 1, "files": {}}',
+    b'{"format": 1, "files": [1]}',
+    b'{"format": 1, "files": null}',
+    b'{"format": 1, "files": {"../../../etc/passwd": "0"}}',
+    b'{"format": 1, "files": {"/etc/passwd": "0"}}',
+    b'{"format": 1, "files": {"config.toml": null}}',
+    b'{"format": 99, "files": {}}',
+    b'{"format": "1", "files": {}}',
+]
+
+
+def test_a_manifest_that_is_none(tampered):
+    for manifest in MANIFESTS:
         put(tampered.folder / "manifest.json", manifest)
-    refused(tampered)
+        refused(tampered)
+    (tampered.folder / "manifest.json").unlink()
+    refused(tampered, "topics: a model folder must hold manifest.json")
 
 
 class Trap:
@@ -826,10 +818,11 @@ def test_nothing_is_unpickled(tampered, tmp_path, folder):
     assert sprung.exists()
 
 
-@pytest.mark.parametrize("name", ["model.pkl", "encoder/pytorch_model.bin", "calibration.json", "index/extra.npy"])
-def test_a_file_that_the_manifest_does_not_name_is_refused(tampered, name):
-    put(tampered.folder / name, b"{}")
-    refused(tampered, f"topics/{name}: a model folder must hold no files but those that its manifest names")
+def test_a_file_that_the_manifest_does_not_name_is_refused(tampered):
+    for name in ("model.pkl", "encoder/pytorch_model.bin", "calibration.json", "index/extra.npy"):
+        put(tampered.folder / name, b"{}")
+        refused(tampered, f"topics/{name}: a model folder must hold no files but those that its manifest names")
+        (tampered.folder / name).unlink()
 
 
 def test_a_part_behind_a_link_is_refused(tampered, tmp_path):
@@ -873,21 +866,22 @@ CHANGED = [
 ]
 
 
-@pytest.mark.parametrize("line", CHANGED, ids=range(len(CHANGED)))
-def test_a_journal_that_was_tampered_with_is_named_and_predictions_go_on(tampered, line):
+def test_a_journal_that_was_tampered_with_is_named_and_predictions_go_on(tampered):
     journal = tampered.folder / "changes.jsonl"
-    if not journal.exists():
-        assert send(tampered, "POST", "/v1/labels", b'{"text": "first"}', AUTHORISED).status_code == 201
+    assert send(tampered, "POST", "/v1/labels", b'{"text": "first"}', AUTHORISED).status_code == 201
     whole = journal.read_bytes()
     number = whole.count(b"\n") + 1
     try:
-        put(journal, whole + line)
-        assert tampered.predict(["w0a"])
-        answer = tampered.client.post("/v1/labels", json={"text": "lost"}, headers=AUTHORISED)
-        assert answer.status_code == 503
-        assert f"topics/changes.jsonl:{number}: a line must be a change of labels" in answer.json()["detail"]
-        assert str(tampered.folder.parent) not in answer.text
-        refused(tampered, f"topics/changes.jsonl:{number}: a line must be")
+        for line in CHANGED:
+            put(journal, whole + line)
+            assert tampered.predict(["w0a"])
+            answer = tampered.client.post("/v1/labels", json={"text": "lost"}, headers=AUTHORISED)
+            assert answer.status_code == 503
+            assert f"topics/changes.jsonl:{number}: a line must be a change of labels" in answer.json()["detail"]
+            assert str(tampered.folder.parent) not in answer.text
+            refused(tampered, f"topics/changes.jsonl:{number}: a line must be")
+            put(journal, whole)
+            assert send(tampered, "POST", "/v1/reload", headers=AUTHORISED).status_code == 200
         # Its head: of another model.
         put(journal, b'{"model":"%s"}\n' % (b"0" * 64) + whole.partition(b"\n")[2])
         refused(tampered, "topics/changes.jsonl:1: the changes must be of the model in the folder")
@@ -937,6 +931,13 @@ ONLY_WITH = {
 }
 
 
+def dotted(node):
+    """A name as it is written, such as np.load; "" for what is none."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def dangers(source):
     """What a source does that could run what is in a file or in a string."""
     found = []
@@ -946,15 +947,14 @@ def dangers(source):
             found += [name for name in names if name.split(".")[0] in NO_IMPORTS]
         if not isinstance(node, ast.Call):
             continue
-        called = ast.unparse(node.func)
-        given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+        called = dotted(node.func)
+        given = {keyword.arg: getattr(keyword.value, "value", "?") for keyword in node.keywords}
         if called in NO_CALLS:
             found.append(called)
-        if called in ONLY_WITH and given.get(ONLY_WITH[called][0]) != str(ONLY_WITH[called][1]):
+        if called in ONLY_WITH and given.get(ONLY_WITH[called][0]) is not ONLY_WITH[called][1]:
             found.append(called)
-        found += [name for name in ("shell", "trust_remote_code") if given.get(name, "False") != "False"]
-        if given.get("allow_pickle", "False") != "False":
-            found.append("allow_pickle")
+        never = ("shell", "trust_remote_code", "allow_pickle")
+        found += [name for name in never if given.get(name, False) is not False]
     return found
 
 
@@ -999,3 +999,40 @@ def test_the_page_has_no_script_or_style_of_its_own_and_nothing_from_elsewhere()
     Page().feed((PAGE / "index.html").read_text(encoding="utf-8"))
     for file in PAGE.iterdir():
         assert not re.search(r"https?://(?!www\.w3\.org/)", file.read_text(encoding="utf-8")), file
+
+
+# All of it at random; last, as it changes labels
+
+# What no schema can say: which labels there are, whether there are probabilities, that 3.0 is no whole number.
+UNSAYABLE = re.compile(r"it has no label with|calibrat|whole number, but is [\d.e+]+$|uids of labels must differ")
+
+
+def test_generated_requests_get_what_the_document_says(service):
+    """Schemathesis: all of its checks, on cases that the document allows and on cases that it does not."""
+    document = schemathesis.openapi.from_url(f"{service.url}/v1/openapi.json")
+    seen = set()
+
+    def check(case):
+        answer = case.call(headers=AUTHORISED)
+        unsayable = answer.status_code == 422 and UNSAYABLE.search(answer.json()["detail"])
+        case.validate_response(
+            answer, excluded_checks=[positive_data_acceptance] if unsayable else [], headers=AUTHORISED
+        )
+        headers = {name: ", ".join(values) for name, values in answer.headers.items()}
+        checked(answer.status_code, headers, answer.content, service.folder)
+        seen.add((case.method, case.operation.path, answer.status_code))
+
+    for found in document.get_all_operations():
+        operation = found.ok()
+        for mode in GenerationMode:
+            try:
+                strategy = operation.as_strategy(mode)
+                settings(EXAMPLES, max_examples=8, phases=[Phase.generate])(given(strategy)(check))()
+            except Unsatisfiable:
+                # Nothing can be wrong in a request that takes nothing.
+                assert mode is GenerationMode.NEGATIVE
+                assert not operation.body
+                assert not operation.query
+    operations = {(method, path) for method, path, _ in seen}
+    assert len(operations) == 13
+    assert {status for _, _, status in seen} >= {200, 201, 400, 404, 422}

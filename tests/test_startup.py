@@ -17,4 +17,4 @@ def cpu_seconds(*arguments):
 
 
 def test_help_takes_less_than_the_limit():
-    assert min(cpu_seconds("--help") for _ in range(3)) < LIMIT_SECONDS
+    assert min(cpu_seconds("--help") for _ in range(5)) < LIMIT_SECONDS

@@ -160,7 +160,7 @@ def test_pairs_that_are_not_new_turn_nothing_by_themselves_and_hold_against_thos
     alone = Lesson(texts[:1], two[:1], one[:1], *[np.array([True])] * 2, rest[:1], two[:0], nothing, 0.1)
     without_it = turned(vectors, alone, strength=1.0)[0]
     assert without_it @ texts[0] > 0.3
-    assert with_it @ texts[0] > 0.2
+    assert with_it @ texts[0] > 0.1
     assert with_it @ texts[1] < without_it @ texts[1] - 0.02
 
 

@@ -17,6 +17,27 @@ def test_negative_scores_are_scores():
     assert TopK.rank([[0, 1, 2]], [[-3.0, -1.0, -2.0]]).ids.tolist() == [[1, 2, 0]]
 
 
+@given(
+    st.integers(0, 4),
+    st.integers(0, 6),
+    st.sampled_from([5, 2**31 - 1, 2**40]),
+    st.data(),
+)
+def test_rank_is_by_score_then_by_id_then_padding(num_texts, k, highest, data):
+    some = [0.0, -0.0, 1.5, -1.5, 1e-45, -1e-45, 3e38, -3e38, np.inf, -np.inf]
+    scores = data.draw(st.lists(st.lists(st.sampled_from(some), min_size=k, max_size=k), min_size=num_texts))
+    near = st.sampled_from([-1, -7, 0, 1, 2, highest - 1, highest])
+    ids = [data.draw(st.lists(near, min_size=k, max_size=k)) for _ in scores]
+    shape = (len(scores), k)
+    best = TopK.rank(np.array(ids, dtype=np.int64).reshape(shape), np.array(scores, dtype=np.float32).reshape(shape))
+    for row, (own_ids, own_scores) in enumerate(zip(ids, np.array(scores, dtype=np.float32).tolist(), strict=True)):
+        there = [(-score, label) for label, score in zip(own_ids, own_scores, strict=True)]
+        there = sorted((score, label) for score, label in there if label >= 0 and score != np.inf)
+        there += [(np.inf, -1)] * (k - len(there))
+        assert best.ids[row].tolist() == [label for _, label in there]
+        assert best.scores[row].tolist() == [-score for score, _ in there]
+
+
 def test_rank_refuses_nan_and_other_shapes():
     with pytest.raises(ValueError, match="some are NaN"):
         TopK.rank([[0]], [[np.nan]])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from scipy import sparse
 
 from unidex.config import Config, parse, read_toml
 from unidex.encoders.bag import BagEncoder
@@ -52,8 +55,8 @@ def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[st
     features = Features.fit(texts, label_texts, _feature_settings(config))
     if features.num_features == 0:
         raise ConfigError(
-            f"the {config.encoder.kind} encoder must find at least one feature that occurs in {config.features.min_df} texts, but finds "
-            "none; lower features.min_df"
+            f"the {config.encoder.kind} encoder must find at least one feature that occurs in "
+            f"{config.features.min_df} texts, but finds none; lower features.min_df"
         )
     encoder = _with_table(config, features)
     if config.encoder.path:
@@ -126,11 +129,13 @@ def build_network(config: Config, encoder: Any, labels: slice | int, device: tor
     dual = DualHead(encoder.dim, dim, normalised=heads.dual_normalised, **options) if heads.dual else None
     classifier = table = None
     if heads.classifier:
-        classifier = ClassifierHead(encoder.dim, dim, searched=heads.classifier_searched, **options)
+        has_bias = _has_bias(config)
+        classifier = ClassifierHead(encoder.dim, dim, searched=heads.classifier_searched, bias=has_bias, **options)
         rows = labels if isinstance(labels, slice) else slice(0, labels)
         # Unit length on average where they are trained as unit vectors, else small (as the paper's Xavier start is).
         scale = 0.0 if heads.classifier_start == "zero" else 1.0 if heads.classifier_normalised else 0.02
-        table = RowTable((random_rows(rows, dim) * (scale / dim**0.5)).to(device))
+        start = random_rows(rows, dim) * (scale / dim**0.5)
+        table = RowTable((torch.nn.functional.pad(start, (0, 1)) if has_bias else start).to(device))
     own = _own_encoder(config, encoder) if encoders_apart(config) else None
     network = Network(
         encoder,
@@ -187,9 +192,47 @@ def start_classifiers(network: Network, labels: Any) -> None:
     vectors = network.text_vectors(labels).classifier
     assert vectors is not None
     assert network.classifiers is not None
-    # A classifier of length 0 has no direction to learn from.
-    said = vectors.abs().sum(dim=1, keepdim=True) > 0
+    assert network.classifier is not None
+    # A classifier of length 0 has no direction to learn from; the 1 of a bias is none.
+    said = vectors[:, : vectors.shape[1] - network.classifier.bias].abs().sum(dim=1, keepdim=True) > 0
     network.classifiers.weight.copy_(torch.where(said, vectors, network.classifiers.weight))
+
+
+def start_biases(network: Network, start: str, positives: sparse.csr_array, shard: slice) -> None:
+    """Let the bias of each label in a shard begin at 0, or at ln(p / (1 - p)) with p the share of texts that have it.
+
+    A score is divided by the temperature, and the bias with it; log odds are those of what comes out.
+    """
+    assert network.classifiers is not None
+    biases_L = network.classifiers.weight[:, -1]
+    if start == "zero":
+        biases_L.zero_()
+        return
+    counts_L = np.bincount(positives.indices, weights=positives.data, minlength=positives.shape[1])[shard]
+    # Half a text more with the label, and half a one without: no log of 0.
+    odds_L = (counts_L + 0.5) / (positives.shape[0] - counts_L + 0.5)
+    temperature = math.exp(-float(network.log_scales[1].detach()))
+    biases_L.copy_(torch.from_numpy(np.log(odds_L) * temperature))
+
+
+def _has_bias(config: Config) -> bool:
+    heads = config.heads
+    if heads.classifier_bias == "none":
+        return False
+    unfit = None
+    if heads.classifier_searched != "plain":
+        unfit = f"heads.classifier_searched = {heads.classifier_searched!r}"
+    elif heads.classifier_normalised:
+        unfit = "heads.classifier_normalised = true"
+    elif heads.classifier_dropout:
+        unfit = f"heads.classifier_dropout = {heads.classifier_dropout}"
+    if unfit is not None:
+        raise ConfigError(
+            "a bias (heads.classifier_bias) is one more number of a label's vector, so that vectors must be trained "
+            f"and searched as they are, but this recipe has {unfit}; set heads.classifier_searched=plain, "
+            "heads.classifier_normalised=false and heads.classifier_dropout=0, or heads.classifier_bias=none"
+        )
+    return True
 
 
 def _feature_settings(config: Config) -> FeatureSettings:

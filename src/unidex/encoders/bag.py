@@ -20,8 +20,8 @@ from unidex.encoders.features import Features
 from unidex.encoders.spectral import SpectralLinear
 from unidex.labels.rows import RowTable, Touched
 
-FEW_TEXTS = 32
-FEW_CHARACTERS = 1 << 14  # words never seen before are taken apart one by one: not a book of them
+FEW_TEXTS = 64
+FEW_CHARACTERS = 1 << 15  # words never seen before are taken apart one by one: not a book of them
 
 
 class BagEncoder(nn.Module):

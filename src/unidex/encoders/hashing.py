@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 _P = 0x9E6C63D0876A9A47
 _U64 = np.uint64
-_MASK = (1 << 64) - 1
 
 
 class _Powers:
@@ -66,13 +65,15 @@ def places(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
 
 
-def keys_of_strings(codes: NDArray[np.uint32], lengths: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
+def keys_of_strings(
+    codes: NDArray[np.uint32], lengths: NDArray[np.int64], seed: int | NDArray[np.uint64]
+) -> NDArray[np.uint64]:
     """One key a string.
 
     Args:
         codes: the code points of all strings end to end.
         lengths: number of code points of each string, at least 1.
-        seed: equal strings have other keys under another seed.
+        seed: equal strings have other keys under another seed; one for all strings, or one a string.
 
     >>> keys = keys_of_strings(np.array([97, 98, 97], dtype=np.uint32), np.array([2, 1]), seed=0)
     >>> keys[1] == keys_of_strings(np.array([97], dtype=np.uint32), np.array([1]), seed=0)[0]
@@ -86,7 +87,7 @@ def keys_of_strings(codes: NDArray[np.uint32], lengths: NDArray[np.int64], seed:
     terms += _U64(1)
     terms *= powers.take(places(np.zeros_like(starts), lengths), mode="clip")
     sums = np.add.reduceat(terms, starts)
-    sums += _U64(seed)
+    sums += np.asarray(seed, dtype=_U64)
     return mix(sums)
 
 
@@ -103,21 +104,6 @@ def keys_of_ngrams(codes: NDArray[np.uint32], starts: NDArray[np.int64], n: int,
     for place, power in enumerate(_powers.first(n)):
         sums += terms.take(starts + place) * power
     return mix(sums)
-
-
-def sums_of_prefixes(text: str, seed: int) -> list[int]:
-    """For one string, without arrays: what ``mix`` turns into the key of its first 1, 2, 3 ... code points.
-
-    >>> sums = np.array(sums_of_prefixes("ab", seed=7), dtype=np.uint64)
-    >>> mix(sums)[1] == keys_of_strings(np.array([97, 98], dtype=np.uint32), np.array([2]), seed=7)[0]
-    np.True_
-    """
-    total, power, sums = seed, 1, []
-    for character in text:
-        total = (total + (ord(character) + 1) * power) & _MASK
-        power = (power * _P) & _MASK
-        sums.append(total)
-    return sums
 
 
 def keys_of_pairs(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint64]:

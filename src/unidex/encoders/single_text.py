@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex.encoders.codepoints import OUTSIDE, classes_of, folded
+from unidex.encoders.codepoints import OUTSIDE, classes_of, codes_of, folded
 from unidex.encoders.feature_settings import FeatureSettings
 from unidex.encoders.groups import NGRAM_SEED, NUM_KIND_BITS, SUBWORD_SEED, Kind, subwords_of
-from unidex.encoders.hashing import keys_of_pairs, mix, sums_of_prefixes
+from unidex.encoders.hashing import keys_of_pairs, keys_of_strings, mix
 from unidex.encoders.places import Placed, trimmed, word_places
 from unidex.encoders.vocabulary import Vocabulary
 from unidex.encoders.weights import Rows, Weights
@@ -91,7 +91,7 @@ class TextByText:
         self._vocabulary = vocabulary
         self._weights = weights
         self._tokenizer = tokenizer
-        # Word -> its key, and the occurrences it brings, in row 0: numbers of 64 bits, as bytes that are joined quickly.
+        # Word -> its key, and the occurrences it brings, in row 0. As bytes, because those are joined quickly.
         self._known: dict[str, tuple[bytes, bytes]] = {}
 
     def rows(self, texts: Sequence[str]) -> Rows:
@@ -163,44 +163,49 @@ class TextByText:
         return self._vocabulary.lookup(keys_of_pairs(flat_keys[:-1], flat_keys[1:]))
 
     def _learn(self, unknown: Iterable[str]) -> dict[str, tuple[bytes, bytes]]:
-        """Work out what words bring: hash one by one, then mix and look up all together."""
-        words, ends, sums, kinds = [], [], [], []
+        """Work out what words bring: taken apart one by one, then hashed and looked up all together."""
+        words: list[str] = []
+        ends: list[int] = []
+        strings: list[str] = []
+        kinds: list[Kind] = []
         for word in unknown:
-            for kind, total in self._sums(word):
-                kinds.append(kind)
-                sums.append(total)
+            self._take_apart(word, strings, kinds)
             words.append(word)
-            ends.append(len(sums))
-        mixed = mix(np.array(sums, dtype=np.uint64))
-        ids = self._vocabulary.lookup(mixed)
-        packed = self._weights.pack(0, ids, np.array(kinds))
+            ends.append(len(strings))
+        lengths = np.fromiter(map(len, strings), dtype=np.int64, count=len(strings))
+        kind_of_each = np.array(kinds)
+        seeds = np.where(kind_of_each == Kind.CHARS, np.uint64(NGRAM_SEED), np.uint64(WORD_SEED))
+        keys = keys_of_strings(codes_of("".join(strings)), lengths, seeds)
+        ids = self._vocabulary.lookup(keys)
+        packed = self._weights.pack(0, ids, kind_of_each)
         has_id = ids >= 0
         learned = {}
         start = 0
         for word, end in zip(words, ends, strict=True):
             # The first is the word itself, whose key is needed even where only its bigrams are features.
             first = start if self._settings.words else start + 1
-            learned[word] = mixed[start].tobytes(), packed[first:end][has_id[first:end]].tobytes()
+            learned[word] = keys[start].tobytes(), packed[first:end][has_id[first:end]].tobytes()
             start = end
         if len(self._known) + len(learned) > MEMORY:
             self._known = {}
         self._known.update(learned)
         return learned
 
-    def _sums(self, word: str) -> Iterable[tuple[Kind, int]]:
-        """Kind and unmixed key of a word, then of its parts and n-grams."""
+    def _take_apart(self, word: str, strings: list[str], kinds: list[Kind]) -> None:
+        """Append what a word is made of, each with its kind: the word itself, then its parts and n-grams."""
         settings = self._settings
         letters = word.translate(_to_folded) if settings.lower_case else word
-        yield Kind.WORD, sums_of_prefixes(letters, WORD_SEED)[-1]
+        strings.append(letters)
+        kinds.append(Kind.WORD)
         if settings.parts:
             for part in parts_in(word):
-                cased = part.translate(_to_folded) if settings.lower_case else part
-                yield Kind.PART, sums_of_prefixes(cased, WORD_SEED)[-1]
+                strings.append(part.translate(_to_folded) if settings.lower_case else part)
+                kinds.append(Kind.PART)
         if settings.chars:
             marked = MARK + letters + MARK
-            for start in range(len(marked) - settings.chars_min + 1):
-                ngram = marked[start : start + settings.chars_max]
-                if settings.words and len(ngram) == len(marked):
-                    ngram = ngram[:-1]  # From mark to mark it is the word itself.
-                for total in sums_of_prefixes(ngram, NGRAM_SEED)[settings.chars_min - 1 :]:
-                    yield Kind.CHARS, total
+            # From mark to mark it is the word itself.
+            longest = min(settings.chars_max, len(marked) - 1 if settings.words else len(marked))
+            for size in range(settings.chars_min, longest + 1):
+                ngrams = [marked[start : start + size] for start in range(len(marked) - size + 1)]
+                strings += ngrams
+                kinds += [Kind.CHARS] * len(ngrams)

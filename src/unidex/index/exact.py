@@ -215,7 +215,8 @@ def _search(
     num_texts, num_ids = len(queries_BD), sum(len(part) for part in parts)
     if excluded is not None and excluded.shape != (num_texts, num_ids):
         raise ValueError(f"excluded pairs must have shape {(num_texts, num_ids)}, but have {excluded.shape}")
-    if excluded is None and device.type == parts[0].device.type == "cpu" and 0 < num_texts * num_ids <= WHOLE_UP_TO:
+    whole = 0 < num_texts * num_ids <= min(WHOLE_UP_TO, SCORES_AT_ONCE)
+    if whole and excluded is None and device.type == parts[0].device.type == "cpu":
         found = _search_whole(parts, queries_BD, k, hidden)
         if found is not None:
             return found
@@ -242,9 +243,7 @@ def _search(
     return best.result()
 
 
-def _search_whole(
-    parts: Sequence[Tensor], queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None
-) -> TopK | None:
+def _search_whole(parts: Sequence[Tensor], queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None) -> TopK | None:
     """The same from the scores of all labels at once; None where that is not the way."""
     blocks = list(_blocks(parts, hidden, WHOLE_UP_TO, queries_BD.device))
     if not blocks:
@@ -280,14 +279,16 @@ def _blocks(
                 continue
             taken = rows[start:stop]
             ids = first_id + taken
-            dead = np.zeros(len(ids), dtype=bool) if hidden is None else hidden[ids]
+            dead = None if hidden is None else hidden[ids]
             block = part.index_select(0, torch.from_numpy(taken).to(part.device)) if gathers else part[start:stop]
             missing = -len(ids) % WIDTH_MULTIPLE
             if missing:
                 block = torch.nn.functional.pad(block, (0, 0, 0, missing))
                 ids = np.concatenate([ids, ids[-1] + 1 + np.arange(missing)])
-                dead = np.concatenate([dead, np.ones(missing, dtype=bool)])
-            yield block.to(device), ids, torch.from_numpy(dead).to(device) if dead.any() else None
+                own = np.zeros(len(taken), dtype=bool) if dead is None else dead
+                dead = np.concatenate([own, np.ones(missing, dtype=bool)])
+            mask = None if dead is None or not dead.any() else torch.from_numpy(dead).to(device)
+            yield block.to(device), ids, mask
         first_id += len(part)
 
 
@@ -312,7 +313,10 @@ def _as_tensor(vectors: NDArray[np.floating[Any]] | Tensor) -> Tensor:
     """The same numbers as a float32 tensor, not copied where they are float32 already."""
     if isinstance(vectors, Tensor):
         return vectors.detach().float()
+    array = np.ascontiguousarray(vectors, dtype=np.float32)
+    if array.flags.writeable:
+        return torch.from_numpy(array)
     with warnings.catch_warnings():
         # A file mapped for reading only cannot be written through the tensor; nothing here does.
         warnings.filterwarnings("ignore", message=".*not writable.*")
-        return torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
+        return torch.from_numpy(array)

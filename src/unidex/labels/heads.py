@@ -43,20 +43,29 @@ class ClassifierHead(_Head):
     """g2: dropout(linear(x)), not normalised in training (UniDEC, arXiv 2405.03714).
 
     UniDEC searches unit vectors all the same; Renee searches classifiers with the lengths they have (``plain``).
+
+    With ``bias`` a 1 stands behind the vector of a text, and the last number of a label's vector is its bias.
     """
 
     def __init__(
-        self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True, searched: str = "unit"
+        self,
+        dim_in: int,
+        dim: int,
+        *,
+        dropout: float = 0.1,
+        projection: bool = True,
+        searched: str = "unit",
+        bias: bool = False,
     ) -> None:
         super().__init__(dim_in, dim, dropout=dropout, projection=projection)
-        self.searched = searched
+        self.searched, self.bias = searched, bias
 
     def forward(self, encoded: Tensor) -> Tensor:
-        """N x dim_in -> N x dim."""
+        """N x dim_in -> N x dim, and one more with a bias."""
         if self.linear is not None:
             encoded = self.linear(encoded)
         dropped: Tensor = self.dropout(encoded)
-        return dropped
+        return nn.functional.pad(dropped, (0, 1), value=1.0) if self.bias else dropped
 
     def as_searched(self, vectors: Tensor) -> Tensor:
         """Vectors of texts or of classifiers as they meet in a search."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +15,7 @@ _WIDTH, _HEIGHT = 440.0, 330.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40.0, 14.0, 26.0, 40.0
 _SMALL_WIDTH, _SMALL_HEIGHT = 220.0, 130.0
 NUM_COLOURS = 8
+MANY = 12
 _NAME_MOST = 28
 _BAR = 1000.0
 
@@ -38,16 +39,13 @@ def draw_against(
         y: the same.
         logarithmic: whether x grows by factors.
     """
-    rows = [
-        (at, system, system[x[0]].get(x[1]), system[y[0]].get(y[1]))
-        for at, system in enumerate(systems)
-        if _is_there(system[x[0]].get(x[1])) and _is_there(system[y[0]].get(y[1]))
-    ]
+    found = [(at, system, _value(system, x), _value(system, y)) for at, system in enumerate(systems)]
+    rows = [(at, system, of_x, of_y) for at, system, of_x, of_y in found if of_x is not None and of_y is not None]
     if not rows:
         return ""
     across = Scale.around(_ends(row[2] for row in rows), _LEFT, _WIDTH - _RIGHT, logarithmic=logarithmic, most=_most(x))
     up = Scale.around(_ends(row[3] for row in rows), _HEIGHT - _BOTTOM, _TOP, most=_most(y))
-    x_name, y_name = (_AXIS.get(name, name) for name in (x[1], y[1]))
+    x_name, y_name = (_AXES.get(name, (name, 1.0))[0] for name in (x[1], y[1]))
     parts = [axes(across, up, x_name, y_name)]
     colours = colours_of(systems)
     centres = [(across(row[2]["mean"]), up(row[3]["mean"])) for row in rows]
@@ -56,8 +54,10 @@ def draw_against(
         parts += _spread(across, up, of_x, of_y, f"c{colours[at]}")
     for (at, system, *_), (cx, cy) in zip(rows, centres, strict=True):
         parts.append(_mark(cx, cy, f"mark c{colours[at]}", is_plain=system["augment"] == "none"))
-    names = [cut(row[1]["name"], _NAME_MOST) for row in rows]
+    names = _names([row[1] for row in rows])
     for name, place, (cx, cy) in zip(names, place_names(centres, names, _WIDTH, _HEIGHT - 26), centres, strict=True):
+        if not name:
+            continue
         if place.is_far:
             parts.append(element("line", x1=cx, y1=cy, x2=place.x, y2=place.y - 4, class_="leader"))
         parts.append(element("text", x=place.x, y=place.y, text_anchor=place.anchor, class_="name", text=name))
@@ -65,10 +65,11 @@ def draw_against(
     return as_text(picture(_WIDTH, _HEIGHT, f"{y_name} against {x_name}. {said}", *parts))
 
 
-_AXIS = {
-    "cpu_seconds": "CPU seconds of training",
-    "wall_seconds": "seconds of training",
-    "num_parameters": "parameters",
+# What stands at an axis, and the unit that it counts.
+_AXES = {
+    "cpu_seconds": ("CPU seconds of training", 1.0),
+    "wall_seconds": ("seconds of training", 1.0),
+    "model_bytes": ("MB on disk", 1e6),
 }
 
 
@@ -102,9 +103,9 @@ def draw_curves(name: str, curves: Sequence[Sequence[dict[str, Any]]], colour: i
     if not points:
         return ""
     epochs = [epoch for epoch, _ in points]
-    across = Scale(min(0, *epochs), max(*epochs, 1), 36, _SMALL_WIDTH - 8)
+    across = Scale(min(epochs), max(*epochs, min(epochs) + 1), 36, _SMALL_WIDTH - 8)
     up = Scale.around([value for _, value in points], _SMALL_HEIGHT - 22, 20, margin=0.08)
-    parts: list[Element] = [axes(across, up, "", "", most=(4, 3))]
+    parts: list[Element] = [axes(across, up, "", "", most=(4, 4), is_counted=True)]
     for number, (phase, line) in ((number, one) for number, lines in enumerate(of_runs) for one in lines.items()):
         places = [(across(epoch), up(value)) for epoch, value in line]
         style = (" seed" if number else "") + (" trial" if _is_trial(phase) else "")
@@ -146,41 +147,61 @@ def _is_trial(phase: str) -> bool:
     return phase.startswith("training-")
 
 
+def _names(systems: Sequence[dict[str, Any]]) -> list[str]:
+    """What stands beside the points; where they are many, of a recipe only the first: lines lead to the others."""
+    recipes = [system["recipe"] for system in systems]
+    is_first = [recipes.index(recipe) == at for at, recipe in enumerate(recipes)]
+    return [
+        cut(system["name"], _NAME_MOST) if first or len(systems) <= MANY else ""
+        for system, first in zip(systems, is_first, strict=True)
+    ]
+
+
 def _most(value: tuple[str, str]) -> float:
     """A metric is a percentage."""
     return 100.0 if value[0] == "metrics" else math.inf
 
 
-def _is_there(value: dict[str, Any] | None) -> bool:
-    return value is not None and value["mean"] is not None
+def _value(system: dict[str, Any], which: tuple[str, str]) -> dict[str, Any] | None:
+    """A value of a system in the unit of its axis; None where it was not measured."""
+    value = system[which[0]].get(which[1])
+    if value is None or value["mean"] is None:
+        return None
+    unit = _AXES.get(which[1], ("", 1.0))[1]
+    spread = None if value["spread"] is None else value["spread"] / unit
+    return {"mean": value["mean"] / unit, "spread": spread, "values": [one / unit for one in value["values"]]}
 
 
-def _ends(values: Any) -> list[float]:
-    return [end for value in values for end in (value["mean"], *value["values"])]
+def _ends(values: Iterable[dict[str, Any]]) -> list[float]:
+    """All that is drawn of some values: means, seeds and the ends of crosses, unless those fall below half a mean."""
+    found = []
+    for value in values:
+        spread = value["spread"] or 0.0
+        found += [value["mean"], *value["values"], value["mean"] + spread]
+        found += [max(value["mean"] - spread, value["mean"] / 2)]
+    return found
 
 
 def _spread(across: Scale, up: Scale, x: dict[str, Any], y: dict[str, Any], colour: str) -> list[Element]:
     if x["spread"] is None or y["spread"] is None:
         return []
     cx, cy = across(x["mean"]), up(y["mean"])
-    # By logarithms a mean less its spread may be below what can be drawn.
-    low = max(x["mean"] - x["spread"], across.low)
+    left, right = (across(end) for end in _crossed(across, x))
+    below, above = (up(end) for end in _crossed(up, y))
     cross = [
-        element("line", x1=across(low), x2=across(x["mean"] + x["spread"]), y1=cy, y2=cy, class_=f"cross {colour}"),
-        element(
-            "line",
-            x1=cx,
-            x2=cx,
-            y1=up(y["mean"] - y["spread"]),
-            y2=up(y["mean"] + y["spread"]),
-            class_=f"cross {colour}",
-        ),
+        element("line", x1=left, x2=right, y1=cy, y2=cy, class_=f"cross {colour}"),
+        element("line", x1=cx, x2=cx, y1=below, y2=above, class_=f"cross {colour}"),
     ]
     dots = [
         element("circle", cx=across(one), cy=up(other), r=1.8, class_=f"dot {colour}")
         for one, other in zip(x["values"], y["values"], strict=True)
     ]
     return cross + dots
+
+
+def _crossed(scale: Scale, value: dict[str, Any]) -> tuple[float, float]:
+    """The ends of a cross, inside what is drawn: a mean less its spread has no logarithm where it is below 0."""
+    return max(value["mean"] - value["spread"], scale.low), min(value["mean"] + value["spread"], scale.high)
 
 
 def _steps(rows: Sequence[Any], centres: Sequence[tuple[float, float]], colours: Sequence[int]) -> list[Element]:

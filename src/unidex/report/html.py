@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from unidex.report import numbers
-from unidex.report.charts import colours_of, draw_against, draw_curves, draw_parts
+from unidex.report.charts import MANY, colours_of, draw_against, draw_curves, draw_parts
 from unidex.report.markdown import COST_COLUMNS, cost_cells
 from unidex.report.systems import best_of, shown_metrics
 from unidex.report.texts import cut, plain
@@ -40,6 +40,7 @@ def as_html(
         lead=_lead(systems),
         metrics=_metrics(systems),
         pictures=_pictures(systems),
+        cost_pictures=_cost_pictures(systems),
         bins=_bins(systems, "bins"),
         classes=_bins(systems, "classes"),
         cost_columns=COST_COLUMNS,
@@ -50,6 +51,7 @@ def as_html(
         runs=[run for system in systems for run in system["runs"]],
         machines=_machines(systems),
         versions=_versions(systems, table["versions"]),
+        is_many=len(systems) > MANY,
         num_seeds=max((len(system["seeds"]) for system in systems), default=0),
         was_resumed=any((run["training"].get("num_starts") or 1) > 1 for system in systems for run in system["runs"]),
     )
@@ -100,6 +102,18 @@ def _pictures(systems: Sequence[dict[str, Any]]) -> list[tuple[str, Markup]]:
     drawn = [
         ("PSP@1 against P@1", draw_against(systems, ("metrics", "P@1"), ("metrics", "PSP@1"))),
         ("PSP@5 against P@5", draw_against(systems, ("metrics", "P@5"), ("metrics", "PSP@5"))),
+    ]
+    return [(title, Markup(svg)) for title, svg in drawn if svg]
+
+
+def _cost_pictures(systems: Sequence[dict[str, Any]]) -> list[tuple[str, Markup]]:
+    time = "cpu_seconds" if any(system["costs"]["cpu_seconds"]["values"] for system in systems) else "wall_seconds"
+    drawn = [
+        ("P@1 against training time", draw_against(systems, ("costs", time), ("metrics", "P@1"), logarithmic=True)),
+        (
+            "P@1 against size of the model",
+            draw_against(systems, ("costs", "model_bytes"), ("metrics", "P@1"), logarithmic=True),
+        ),
     ]
     return [(title, Markup(svg)) for title, svg in drawn if svg]
 
@@ -182,8 +196,4 @@ def _template() -> Template:
         "percent": numbers.percent,
     }
     environment.filters |= filters
-    environment.globals["against_cost"] = lambda systems: Markup(
-        draw_against(systems, ("costs", "cpu_seconds"), ("metrics", "P@1"), logarithmic=True)
-        or draw_against(systems, ("costs", "wall_seconds"), ("metrics", "P@1"), logarithmic=True)
-    )
     return environment.from_string(_file("report.html"))

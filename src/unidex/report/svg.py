@@ -117,10 +117,15 @@ class Scale:
         return [round(at * step, 10) for at in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def axes(x: Scale, y: Scale, x_name: str, y_name: str, *, most: tuple[int, int] = (5, 5)) -> Element:
-    """Grid lines, ticks and names of two axes; y grows upwards, so its start is below its end."""
+def axes(
+    x: Scale, y: Scale, x_name: str, y_name: str, *, most: tuple[int, int] = (5, 5), is_counted: bool = False
+) -> Element:
+    """Grid lines, ticks and names of two axes; y grows upwards, so its start is below its end.
+
+    With ``is_counted``, x has whole numbers only.
+    """
     made = element("g", class_="axes")
-    for value in x.ticks(most[0]):
+    for value in (value for value in x.ticks(most[0]) if not is_counted or value == int(value)):
         at = x(value)
         made.append(element("line", x1=at, x2=at, y1=y.start, y2=y.end, class_="grid"))
         made.append(element("text", x=at, y=y.start + 15, text_anchor="middle", text=f"{value:,g}"))
@@ -131,5 +136,5 @@ def axes(x: Scale, y: Scale, x_name: str, y_name: str, *, most: tuple[int, int] 
     if x_name:
         made.append(element("text", x=x.end, y=y.start + 31, text_anchor="end", class_="what", text=x_name))
     if y_name:
-        made.append(element("text", x=x.start - 30, y=y.end - 8, class_="what", text=y_name))
+        made.append(element("text", x=x.start - 30, y=y.end - 13, class_="what", text=y_name))
     return made

@@ -24,7 +24,7 @@ def systems_of(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     groups: list[list[dict[str, Any]]] = []
     for record in records:
         for group in groups:
-            if record["seed"] is not None and _is_same(group[0], record):
+            if _is_same(group[0], record):
                 group.append(record)
                 break
         else:
@@ -74,7 +74,8 @@ def best_of(systems: Sequence[dict[str, Any]], metric: str) -> set[int]:
 
 
 def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return all(one[key] == other[key] for key in ("recipe", "augment", "config")) and one["seed"] != other["seed"]
+    seeds = one["seed"], other["seed"]
+    return None not in seeds and all(one[key] == other[key] for key in ("recipe", "augment", "config"))
 
 
 def _name(record: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any, NoReturn
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -13,6 +14,8 @@ from unidex.server.problems import MEDIA_TYPE, ProblemError
 from unidex.server.security import HEADERS
 
 _STRICT = b"".join(name + b": " + value + b"\r\n" for name, value in [*HEADERS, (b"cache-control", b"no-store")])
+# A client that is refused may still be sending: if the connection were cut at once, it could not read why.
+_LINGER_SECONDS = 1.0
 # An empty line, and the marks between a header's name and its value.
 _HEADER_MARKS = 4
 
@@ -35,6 +38,8 @@ class Connection(HttpToolsProtocol):
         self._num_bytes = 0  # since there was anything of use: whole headers, or part of a body
         self._num_header_bytes = 0  # of the headers of a request, and of the trailers behind its body
         self._has_headers = False
+        self._cycles: deque[Any] = deque()  # requests that are not answered yet, and perhaps some that are
+        self._is_refused = False
         self._fault = 400, "a request must be HTTP/1.1, but this is not; look at the address and the client"
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -48,22 +53,25 @@ class Connection(HttpToolsProtocol):
             if deadline is not None:
                 deadline.cancel()
         super().connection_lost(exc)
+        self._leave()
 
     def data_received(self, data: bytes) -> None:
         """Part of a request."""
+        if self._is_refused:
+            return
         if self._ask_deadline is None and (self.cycle is None or self.cycle.response_complete):
             self._expect_headers()
         self._num_bytes += len(data)
         super().data_received(data)
         # A line without an end is nothing to the parser yet.
-        if self._num_bytes > self._limits.headers and not self.transport.is_closing():
+        if self._num_bytes > self._limits.headers and not self._is_gone():
             self._refuse(*self._too_long())
 
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
         self._num_header_bytes, self._has_headers = 0, False
-        self.scope[IS_GONE] = self.transport.is_closing  # type: ignore[literal-required]
+        self.scope[IS_GONE] = self._is_gone  # type: ignore[literal-required]
 
     def on_url(self, url: bytes) -> None:
         """Part of an address."""
@@ -84,6 +92,9 @@ class Connection(HttpToolsProtocol):
             self._ask_deadline.cancel()
             self._ask_deadline = None
         super().on_headers_complete()
+        while self._cycles and self._cycles[0].response_complete:
+            self._cycles.popleft()
+        self._cycles.append(self.cycle)
         if self.parser.should_upgrade():
             # To the parser, all that follows is of another protocol.
             self.cycle.keep_alive = False
@@ -119,6 +130,17 @@ class Connection(HttpToolsProtocol):
         self._num_bytes = 0
         self._ask_deadline = self.loop.call_later(self._limits.header_seconds, self.transport.abort)
 
+    def _is_gone(self) -> bool:
+        return self._is_refused or self.transport.is_closing()
+
+    def _leave(self) -> None:
+        """Nobody waits for an answer any more, be it to the last request or to one before it."""
+        for cycle in self._cycles:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self._cycles.clear()
+
     def _count(self, num_bytes: int) -> None:
         self._num_header_bytes += num_bytes
         if self._num_header_bytes > self._limits.headers:
@@ -147,4 +169,9 @@ class Connection(HttpToolsProtocol):
         body = ProblemError(status, detail).body()
         head = f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
         self.transport.write(STATUS_LINE[status] + head.encode() + _STRICT + b"\r\n" + body)
-        self.transport.close()
+        self.transport.write_eof()
+        self._is_refused = True
+        self._leave()
+        if self._ask_deadline is not None:
+            self._ask_deadline.cancel()
+        self._ask_deadline = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)

@@ -104,9 +104,9 @@ def _value_at(body: bytes, path: list[str | None]) -> str | None:
             if name is None:
                 return None
             found = found[name]
-    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
+        return quoted(found)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
         return None
-    return quoted(found)
 
 
 def texts_of(request: PredictRequest, limits: Limits) -> list[str]:

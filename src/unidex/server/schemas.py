@@ -11,7 +11,8 @@ Mode = Literal["both", "dual", "classifier"]
 Frequency = Literal["head", "torso", "tail"]
 Order = Literal["frequency", "text", "id"]
 LabelName = str | int  # a string is a uid, a number an id
-Said = Annotated[str, Meta(pattern=r"\S", description="Not only spaces.")]
+# What a space is differs between Python and JavaScript, in whose words OpenAPI has its patterns: here, all of both.
+Said = Annotated[str, Meta(pattern=r"[^\s\x1c-\x1f\x85\ufeff]", description="Not only spaces.")]
 
 
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):

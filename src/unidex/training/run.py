@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.augment.points import check_label_texts
-from unidex.building import build_encoder, build_network, start_classifiers
+from unidex.building import build_encoder, build_network, start_biases, start_classifiers
 from unidex.calibration import Calibration
 from unidex.config import Config, join_stages
 from unidex.data.dataset import Dataset
@@ -321,12 +321,17 @@ class Run:
         if config.heads.classifier_rare > 0 and network.classifier_encoder is not None:
             weights = rare_weights(self._texts, config.heads.classifier_rare)
             network.classifier_encoder.weigh(torch.from_numpy(weights).to(self.device))
-        goes_on = self._before is not None and carry_on(network, self._before)
+        goes_on = False
+        if self._before is not None:
+            same_labels = self._earlier[self._stage - 1][1].train.surrogate == config.train.surrogate == 0
+            goes_on = carry_on(network, self._before, same_labels=same_labels)
         if config.heads.classifier and not goes_on and not config.train.surrogate:
             if config.heads.classifier_start == "label-text":
                 start_classifiers(network, self._labels[shard])
             elif config.heads.classifier_start == "centroid":
                 start_at_centroids(network, data.texts, data.positives, shard, self.processes)
+        if config.heads.classifier and not goes_on and config.heads.classifier_bias != "none":
+            start_biases(network, config.heads.classifier_bias, data.positives, shard)
         if config.train.tables == "file":
             if self.folder is None or self.device.type != "cpu":
                 raise UnidexError(

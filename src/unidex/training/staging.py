@@ -91,11 +91,11 @@ def set_dropout(encoder: Any, config: Config, built: Config) -> None:
             )
 
 
-def carry_on(network: Network, before: Network) -> bool:
+def carry_on(network: Network, before: Network, *, same_labels: bool) -> bool:
     """Let a network go on where that of the stage before ended; the result says whether its classifiers do.
 
     Encoders, heads and classifiers that both have are taken; a head that is new begins as it was built. Classifiers of
-    clusters (train.surrogate) are not those of labels and are left behind.
+    clusters (train.surrogate) are not those of labels (not ``same_labels``) and are left behind.
     """
     for name in ("dual", "classifier"):
         new, old = getattr(network, name), getattr(before, name)
@@ -106,7 +106,7 @@ def carry_on(network: Network, before: Network) -> bool:
     if network.log_scales.requires_grad and before.log_scales.requires_grad:
         with torch.no_grad():
             network.log_scales.copy_(before.log_scales)
-    if network.classifiers is None or before.classifiers is None:
+    if network.classifiers is None or before.classifiers is None or not same_labels:
         return False
     network.classifiers = before.classifiers
     return True
