@@ -16,6 +16,7 @@ Serves a copy of MODEL with `unidex serve` on a free port and sends it test text
 """
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -152,15 +153,19 @@ def soak(service: Service, texts: list[str], options: argparse.Namespace) -> dic
     }
 
 
-def swaps(service: Service, live: Path, texts: list[str], options: argparse.Namespace) -> dict[str, Any]:
-    from unidex.model import Model
+def copied(model: Path, folder: Path) -> Path:
+    """A copy of a model of another version, with the same answers."""
+    shutil.copytree(model, folder)
+    card, file = folder / "MODEL_CARD.md", folder / "manifest.json"
+    card.write_text(f"{card.read_text(encoding='utf-8')}\nCopy {folder.name}.\n", encoding="utf-8")
+    manifest = json.loads(file.read_text(encoding="utf-8"))
+    manifest["files"][card.name] = hashlib.sha256(card.read_bytes()).hexdigest()
+    file.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    return folder
 
-    model = Model.load(live)
-    copies = [live.with_name("one"), live.with_name("other")]
-    for number, copy in enumerate(copies):
-        # Another version, the same answers.
-        model.metrics = {**model.metrics, "copy": number}
-        model.save(copy)
+
+def swaps(service: Service, live: Path, texts: list[str], options: argparse.Namespace) -> dict[str, Any]:
+    copies = [copied(live, live.with_name(name)) for name in ("one", "other")]
     following, old = live.with_name("following"), live.with_name("old")
     changed, faults, seconds = 0, [], []
     versions = {service.ask("GET", "/v1/model")["version"]}
@@ -224,15 +229,15 @@ def _change_labels(service: Service, number: int) -> int:
     return 2 * len(ids) + 1
 
 
-def shown(found: dict[str, Any]) -> Iterator[str]:
-    """The results as markdown."""
-    yield f"{found['num_labels']:,} labels, {found['num_texts']:,} texts, {found['workers']} worker(s), "
-    yield f"{found['threads']} thread(s), {found['cores']} cores.\n\n"
-    if part := found.get("throughput"):
+def shown(name: str, part: Any, found: dict[str, Any]) -> Iterator[str]:
+    """A part of the results as markdown."""
+    if name == "num_labels":
+        yield f"{part:,} labels, {found['num_texts']:,} texts, {found['workers']} worker(s), "
+        yield f"{found['threads']} thread(s), {found['cores']} cores.\n\n"
+    elif name == "throughput":
         yield "| | texts/s | of model.predict | CPU ms a text | p50 ms | p99 ms | failed |\n"
         yield "|---|---|---|---|---|---|---|\n"
-        direct = part["direct"]
-        numbers = f"{direct['texts_per_second']:.0f} | | {direct['cpu_ms_a_text']:.2f}"
+        numbers = f"{part['direct']['texts_per_second']:.0f} | | {part['direct']['cpu_ms_a_text']:.2f}"
         yield f"| model.predict in batches | {numbers} | | | |\n"
         for number in TEXTS_A_REQUEST:
             one = part[f"texts_a_request_{number}"]
@@ -242,19 +247,18 @@ def shown(found: dict[str, Any]) -> Iterator[str]:
                 f"| {one['latency_ms']['p50']:.1f} | {one['latency_ms']['p99']:.1f} | {one['failed']} |\n"
             )
         yield "\n"
-    if part := found.get("latency"):
+    elif name == "latency":
         yield "| requests/s | p50 ms | p90 ms | p99 ms | highest ms | requests | failed |\n"
         yield "|---|---|---|---|---|---|---|\n"
         times = " | ".join(f"{part['latency_ms'][name]:.1f}" for name in ("p50", "p90", "p99", "max"))
         yield f"| {part['rate']:.0f} | {times} | {part['requests']:,} | {part['failed']} |\n\n"
-    if part := found.get("soak"):
+    elif name == "soak":
         yield f"Soak: {part['requests']:,} requests in {part['seconds']:.0f} s, {part['failed']} failed.\n\n"
-        yield "| requests | memory MB |\n|---|---|\n"
-        yield f"| 0 | {part['memory_before_mb']:.0f} |\n"
+        yield f"| requests | memory MB |\n|---|---|\n| 0 | {part['memory_before_mb']:.0f} |\n"
         for point in part["points"]:
             yield f"| {point['requests']:,} | {point['memory_mb']:.0f} |\n"
         yield "\n"
-    if part := found.get("swaps"):
+    elif name == "swaps":
         yield (
             f"Swaps: {part['swaps']} of the model, {part['label_changes']} changes of labels, {part['requests']:,} "
             f"requests meanwhile, {part['failed']} failed; p99 {part['latency_ms']['p99']:.0f} ms, memory "
@@ -264,36 +268,34 @@ def shown(found: dict[str, Any]) -> Iterator[str]:
             yield f"- {fault}\n"
 
 
-def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """All parts that are asked for."""
-    from unidex.pipeline import read
+def measured(options: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+    """What was measured, by name, as soon as it is."""
+    from unidex.data.formats import read
 
     texts = list(read(options.data).test.texts)[: options.texts]
     threads = int(os.environ.setdefault("OMP_NUM_THREADS", "1"))
-    found: dict[str, Any] = {
-        "num_texts": len(texts),
-        "workers": options.workers,
-        "threads": threads,
-        "cores": len(os.sched_getaffinity(0)),
-        "concurrency": options.concurrency,
-    }
+    yield "num_texts", len(texts)
+    yield "workers", options.workers
+    yield "threads", threads
+    yield "cores", len(os.sched_getaffinity(0))
+    yield "concurrency", options.concurrency
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         live = folder / options.model.resolve().name
         shutil.copytree(options.model, live)
         with served(live, folder, options.workers) as service:
-            found["num_labels"] = service.ask("GET", "/v1/model")["num_labels"]
+            yield "num_labels", service.ask("GET", "/v1/model")["num_labels"]
             rate = options.rate
             if "throughput" in options.parts:
-                found["throughput"] = throughput(service, live, texts, options)
-                rate = rate or found["throughput"]["texts_a_request_1"]["texts_per_second"] / 2
+                found = throughput(service, live, texts, options)
+                rate = rate or found["texts_a_request_1"]["texts_per_second"] / 2
+                yield "throughput", found
             if "latency" in options.parts:
-                found["latency"] = latency(service, texts, rate, options)
+                yield "latency", latency(service, texts, rate, options)
             if "soak" in options.parts:
-                found["soak"] = soak(service, texts, options)
+                yield "soak", soak(service, texts, options)
             if "swaps" in options.parts:
-                found["swaps"] = swaps(service, live, texts, options)
-    return found
+                yield "swaps", swaps(service, live, texts, options)
 
 
 def main() -> None:
@@ -316,8 +318,13 @@ def main() -> None:
     unknown = set(options.parts) - set(PARTS)
     if unknown or ("latency" in options.parts and "throughput" not in options.parts and not options.rate):
         parser.error(f"--parts must be of {', '.join(PARTS)}; latency needs throughput or --rate")
-    found = measured(options)
-    print(json.dumps(found, indent=2) if options.json else "".join(shown(found)), end="\n" if options.json else "")
+    found: dict[str, Any] = {}
+    for name, part in measured(options):
+        found[name] = part
+        if not options.json:
+            print("".join(shown(name, part, found)), end="", flush=True)
+    if options.json:
+        print(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":

@@ -209,7 +209,7 @@ doings = st.lists(
 
 
 @kinds
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(doings=doings, num_labels=st.sampled_from([0, 5, 70]))
 def test_any_order_of_changes_gives_the_index_of_a_plain_table(tmp_path_factory, kind, doings, num_labels):
     vectors, removed = unit_vectors(num_labels), set()
@@ -244,4 +244,8 @@ def test_any_order_of_changes_gives_the_index_of_a_plain_table(tmp_path_factory,
     if kind == "exact":
         assert best.ids.tolist() == wanted.tolist()
     else:
-        assert recall(best, wanted) >= 0.9
+        # By scores: of labels with equal vectors either may be found where one was missed.
+        rows = np.arange(20)[:, None]
+        scores = (queries @ np.concatenate([vectors, unit_vectors(3)]).T)[rows, wanted]
+        as_good = np.isclose(best.scores, scores, atol=1e-5) | (best.scores > scores)
+        assert as_good[wanted >= 0].mean() >= 0.9 if (wanted >= 0).any() else (best.ids == -1).all()

@@ -818,11 +818,17 @@ def test_nothing_is_unpickled(tampered, tmp_path, folder):
     assert sprung.exists()
 
 
-def test_a_file_that_the_manifest_does_not_name_is_refused(tampered):
-    for name in ("model.pkl", "encoder/pytorch_model.bin", "calibration.json", "index/extra.npy"):
+def test_a_part_that_the_manifest_does_not_name_is_refused(tampered):
+    for name in ("encoder/pytorch_model.bin", "calibration.json", "index/extra.npy"):
         put(tampered.folder / name, b"{}")
-        refused(tampered, f"topics/{name}: a model folder must hold no files but those that its manifest names")
+        refused(tampered, f"topics/{name}: a part of a model must be one that its manifest names")
         (tampered.folder / name).unlink()
+
+
+def test_what_is_no_part_of_a_model_may_lie_beside_it(tampered):
+    put(tampered.folder / "README.md", b"Ours, of May.")
+    put(tampered.folder / "model.pkl", b"not read")
+    assert send(tampered, "POST", "/v1/reload", headers=AUTHORISED).status_code == 200
 
 
 def test_a_part_behind_a_link_is_refused(tampered, tmp_path):

@@ -24,7 +24,6 @@ from safetensors.torch import load_file, save_file
 from unidex import index as indexes
 from unidex.building import build_network, load_encoder
 from unidex.calibration import Calibration
-from unidex.changes import FILE
 from unidex.config import Config, parse, read_toml
 from unidex.errors import ModelError
 from unidex.fusing import Fusing
@@ -34,6 +33,20 @@ from unidex.neighbours import Neighbours
 from unidex.network import Network
 
 FORMAT = 1
+# What is read of a folder, beside its manifest and the journal of label changes.
+_PARTS = (
+    "config.toml",
+    "encoder.safetensors",
+    "encoder",
+    "classifier.safetensors",
+    "labels.jsonl",
+    "index",
+    "neighbours",
+    "calibration.json",
+    "fusing.json",
+    "metrics.json",
+    "train.jsonl",
+)
 # Row tables that are saved with the encoder's dense weights.
 _ENCODER_TABLES = ("features", "classifier_features")
 
@@ -254,26 +267,19 @@ def _check_manifest(folder: Path) -> None:
             raise ModelError(f"{folder / name}: the file {what} since the model was saved; copy the model again")
     if unnamed := _unnamed(folder, expected):
         raise ModelError(
-            f"{folder / unnamed[0]}: a model folder must hold no files but those that its manifest names, but holds "
-            "this; remove it, or copy the model again"
+            f"{folder / unnamed[0]}: a part of a model must be one that its manifest names, but this is not; "
+            "remove it, or copy the model again"
         )
 
 
 def _unnamed(folder: Path, expected: Container[str]) -> list[str]:
-    """What stands in a folder beside the model's own: it might be read as a part that the model does not have.
+    """What might be read as a part that the model does not have. Others, such as notes of the user, are read by nobody.
 
-    A folder behind a link is not looked into when hashes are made, so it counts too. Hidden files are read by nobody.
+    A folder behind a link is not looked into when hashes are made, so it counts too.
     """
     entries = [file for file in folder.rglob("*") if file.is_file() or file.is_symlink()]
     names = sorted(file.relative_to(folder) for file in entries)
-    allowed = {"manifest.json", FILE}
-    return [
-        str(name)
-        for name in names
-        if str(name) not in expected
-        and str(name) not in allowed
-        and not any(part.startswith(".") for part in name.parts)
-    ]
+    return [str(name) for name in names if name.parts[0] in _PARTS and str(name) not in expected]
 
 
 def _card(contents: Contents) -> str:

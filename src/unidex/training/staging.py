@@ -116,19 +116,20 @@ def carry_on(network: Network, before: Network, *, same_labels: bool) -> bool:
 def start_at_centroids(
     network: Network, texts: Any, positives: sparse.csr_array, shard: slice, processes: Processes
 ) -> None:
-    """Let each classifier begin at the mean direction of its texts; one without texts stays as it is.
+    """Let each classifier begin at the mean direction of its texts, less that of all labels; one without texts stays.
 
-    A search with such classifiers is a search by label centroids, as Astec makes its shortlists.
+    What all have in common changes every score of a text alike, so a search with such classifiers ranks labels by their
+    centroids, as Astec makes its shortlists; left in, it would make every label likely where there are no biases.
     """
     vectors = network.text_vectors(texts, processes).classifier
     assert vectors is not None
     assert network.classifiers is not None
-    own = sparse.csr_array(positives[:, shard])
-    centroids = label_centroids(vectors.cpu().numpy(), own)
+    centroids = label_centroids(vectors.cpu().numpy(), positives)
     assert not sparse.issparse(centroids)
-    found = torch.from_numpy(np.ascontiguousarray(centroids)).to(network.device)
+    found = torch.from_numpy(np.ascontiguousarray(centroids))
     said = found.abs().sum(dim=1, keepdim=True) > 0
-    network.classifiers.weight.copy_(torch.where(said, found, network.classifiers.weight))
+    found = torch.where(said, found - found[said[:, 0]].mean(dim=0), 0)[shard].to(network.device)
+    network.classifiers.weight.copy_(torch.where(said[shard].to(network.device), found, network.classifiers.weight))
 
 
 def num_surrogates(config: Config, num_labels: int) -> int:
