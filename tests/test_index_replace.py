@@ -209,7 +209,7 @@ doings = st.lists(
 
 
 @kinds
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(doings=doings, num_labels=st.sampled_from([0, 5, 70]))
 def test_any_order_of_changes_gives_the_index_of_a_plain_table(tmp_path_factory, kind, doings, num_labels):
     vectors, removed = unit_vectors(num_labels), set()

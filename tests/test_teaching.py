@@ -14,13 +14,14 @@ from scipy import sparse
 
 from synthetic import QUICK, topics
 from unidex import config as recipes
-from unidex import pipeline, teaching
+from unidex import nearest, pipeline, teaching
 from unidex.building import build_encoder, build_network
 from unidex.data.texts import Texts
 from unidex.errors import DataError, UnidexError
 from unidex.label_set import LabelSet
 from unidex.losses import Targets, decoupled_softmax
 from unidex.model import Model
+from unidex.neighbours import Neighbours
 from unidex.teaching import teach
 from unidex.turning import Lesson, _pull, turned
 
@@ -282,6 +283,32 @@ def test_texts_are_remembered_and_a_known_text_only_gets_further_labels(folders)
     assert model.neighbours.num_texts == before + 1
     assert sorted(model.neighbours.positives[[0]].indices.tolist()) == sorted([*own, other])
     assert model.neighbours.positives[[before]].indices.tolist() == [other]
+
+
+def test_known_texts_are_recognised_when_they_are_kept_in_lists(folders, monkeypatch):
+    dataset, model = topics(), Model.load(folders("both"))
+    monkeypatch.setattr(nearest, "EXACT_UP_TO", 50)
+    vectors, positives = model.neighbours.vectors(np.arange(240)), model.neighbours.positives
+    model.neighbours = Neighbours.of(vectors, positives, num_neighbours=8)
+    assert model.neighbours.vectors(np.arange(240)) == pytest.approx(vectors, abs=0.01)
+    assert not np.array_equal(model.neighbours.vectors(np.arange(240)), vectors)
+    own = positives[[7]].indices.tolist()
+    other = next(label for label in range(NUM_LABELS) if label not in own)
+    teach(model, [dataset.train.texts[7]], pairs(model, [other]))
+    assert model.neighbours.num_texts == 240
+    assert sorted(model.neighbours.positives[[7]].indices.tolist()) == sorted([*own, other])
+
+
+def test_texts_that_get_further_labels_keep_the_targets_they_have():
+    targets = sparse.csr_array(np.array([[0.5, 0, 0], [0, 1, 0]], dtype=np.float32))
+    part = Neighbours.of(np.eye(2, dtype=np.float32), targets)
+    assert part.label_texts().of(2).tolist() == []
+    part.join(np.array([1]), sparse.csr_array(np.array([[1, 1, 1]])))
+    part.join(np.array([], dtype=np.int64), sparse.csr_array((0, 3)))
+    assert part.positives.toarray().tolist() == [[0.5, 0, 0], [1, 1, 1]]
+    assert part.label_texts().of(2).tolist() == [1]
+    with pytest.raises(ValueError, match="one column a label"):
+        part.join(np.array([0]), sparse.csr_array((1, 4)))
 
 
 def test_a_text_that_is_told_twice_is_one_text_with_all_its_labels(folders):

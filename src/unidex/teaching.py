@@ -33,7 +33,7 @@ NEAR_LABELS = 16  # labels a taught label whose own texts it is held against
 RIVALS = 64  # labels a text that a taught label is measured against
 TEMPERATURE = 0.07  # of a head that is not searched as it was trained
 _BLOCK = 1024
-_SAME = 0.999  # share of its own length that a text finds in a known text, from which on they are one
+_SAME = 0.999  # cosine from which on a text and a known one are the same
 
 
 def teach(model: Model, texts: Sequence[str], positives: sparse.csr_array) -> dict[str, int]:
@@ -158,9 +158,12 @@ class _Known:
     def of(cls, model: Model, vectors_NJ: NDArray[np.float32]) -> _Known:
         if model.neighbours is None or model.neighbours.num_texts == 0:
             return cls(np.full(len(vectors_NJ), -1))
-        found = model.neighbours.search(vectors_NJ, 1)
-        own_N = np.einsum("nj,nj->n", vectors_NJ, vectors_NJ * _stored_scale(model))
-        return cls(np.where(found.scores[:, 0] >= _SAME * own_N, found.ids[:, 0], -1))
+        near_N = model.neighbours.search(vectors_NJ, 1).ids[:, 0]
+        # By the cosine: what 8 bits a number make of a vector differs from it more in length than in direction.
+        stored_NJ = model.neighbours.vectors(near_N)
+        lengths_N = np.linalg.norm(vectors_NJ, axis=1) * np.linalg.norm(stored_NJ, axis=1)
+        products_N = np.einsum("nj,nj->n", vectors_NJ, stored_NJ)
+        return cls(np.where((products_N >= _SAME * lengths_N) & (lengths_N > 0), near_N, -1))
 
     def remember(
         self, model: Model, texts: list[str], vectors_NJ: NDArray[np.float32], positives: sparse.csr_array
