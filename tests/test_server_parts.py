@@ -262,10 +262,13 @@ def test_a_body_that_does_not_come_is_given_up(nearby):
 
 
 def ended(connection):
+    """Whether the other side closes; what is left of an answer may come before. A timeout says that it does not."""
     try:
-        return connection.recv(100) == b""
+        while connection.recv(4096):
+            pass
     except ConnectionResetError:
-        return True
+        pass
+    return True
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\n", b"\r\n\r\n"])

@@ -236,7 +236,7 @@ def test_recipes_name_the_wrong_key_and_the_nearest_right_one():
         load("unidec", ["train.epoch=3"])
     with pytest.raises(ConfigError, match=r"train\.epochs: .*but is 0"):
         load("unidec", ["train.epochs=0"])
-    with pytest.raises(ConfigError, match=r"one of auto, depsl, dexml, .*unidec, but is"):
+    with pytest.raises(ConfigError, match=r"one of ance, astec, auto, .*unidec, but is"):
         load("unidek")
     with pytest.raises(ConfigError, match=r"section\.key=value"):
         load("unidec", ["epochs"])

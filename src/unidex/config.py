@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from unidex.errors import ConfigError, listed, quoted
+from unidex.errors import ConfigError, quoted
 from unidex.stages import check_same, check_stages
 
 LossName = Literal["decoupled-softmax", "supcon", "one-positive", "soft-top-k", "triplet", "contrastive", "bce"]
@@ -354,7 +354,7 @@ def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Con
     elif name in recipe_names():
         settings = tomllib.loads((_recipe_folder() / f"{name}.toml").read_text(encoding="utf-8")) | {"recipe": name}
     else:
-        raise ConfigError(f"a recipe must be a .toml file or one of {listed(recipe_names())}, but is {quoted(name)}")
+        raise ConfigError(f"a recipe must be a .toml file or one of {', '.join(recipe_names())}, but is {quoted(name)}")
     given: dict[str, Any] = {}
     for override in overrides or ():
         _apply(given, override)
