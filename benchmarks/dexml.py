@@ -29,13 +29,13 @@ from unittest import mock
 
 import numpy as np
 
-from unidex.config import load
 from unidex.data.dataset import Dataset, Split
 from unidex.data.formats import read
 from unidex.data.options import ReadOptions
 from unidex.pipeline import train
 from unidex.pools.batches import random_batches
 from unidex.pools.pool import Batch, entries_of, make_batch, whole_batch
+from unidex.recipe_reading import load
 from unidex.training import batching, loop
 
 LOSSES = {

@@ -19,11 +19,11 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from unidex.config import load
 from unidex.data.dataset import Dataset
 from unidex.data.formats import read
 from unidex.data.options import ReadOptions
 from unidex.pipeline import train
+from unidex.recipe_reading import load
 
 GANDALF = "augment.method=gandalf"
 VARIANTS = {

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from unidex.building import build_encoder, build_network
-from unidex.config import load
 from unidex.data import hpo
 from unidex.distributed import ALONE
 from unidex.losses import Targets
 from unidex.pools.pool import Batch
+from unidex.recipe_reading import load
 from unidex.training.wide_step import WideStep
 
 NUM_TEXTS = 64

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from synthetic import topics
 from unidex import distributed
-from unidex.config import load
+from unidex.recipe_reading import load
 from unidex.training.run import Run
 
 # 23 labels: shards of 12 and 11, or of 8, 8 and 7.

@@ -8,7 +8,6 @@ from torch.nn.utils.parametrizations import spectral_norm
 from gradients import gradients
 from synthetic import topics
 from unidex.building import build_encoder, build_network
-from unidex.config import load
 from unidex.encoders.bag import BagEncoder
 from unidex.encoders.feature_settings import FeatureSettings
 from unidex.encoders.features import Features
@@ -17,6 +16,7 @@ from unidex.errors import ConfigError
 from unidex.explaining import explain
 from unidex.model import Model
 from unidex.pipeline import train
+from unidex.recipe_reading import load
 from unidex.training.loop import TrainingStoppedError
 from unidex.training.optimisers import Optimisers
 

@@ -6,11 +6,11 @@ import torch
 
 from synthetic import topics
 from unidex.building import build_encoder, build_network, start_biases
-from unidex.config import load
 from unidex.errors import ConfigError
 from unidex.explaining import explain
 from unidex.model import Model
 from unidex.pipeline import train
+from unidex.recipe_reading import load
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "features.num_buckets=8", "train.batch_size=32", "train.epochs=4"]
 SMALL += ["encoder.residual=false"]  # so that a text without words has a vector of zeros

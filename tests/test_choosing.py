@@ -10,7 +10,7 @@ from scipy import sparse
 from synthetic import QUICK, topics
 from unidex.augment.agreement import Agreement, agreement
 from unidex.augment.points import Points
-from unidex.config import Augment, load
+from unidex.config import Augment
 from unidex.data.dataset import Dataset, Labels, Split, split_rows
 from unidex.data.texts import Texts
 from unidex.distributed import ALONE
@@ -18,6 +18,7 @@ from unidex.errors import UnidexError
 from unidex.evaluating import metric_value, metrics_of
 from unidex.model import Model, label_set
 from unidex.pipeline import train
+from unidex.recipe_reading import load
 from unidex.training import trying
 from unidex.training.batching import TrainingSet, with_label_points
 from unidex.training.choosing import Validation, _held_out, rarest_features

@@ -21,7 +21,6 @@ from unidex.comparing import records, running, samples
 from unidex.comparing.asking import asked_runs
 from unidex.comparing.usage import noted_usage, usage_so_far
 from unidex.comparing.verbs import compare, failed_error, report
-from unidex.config import load
 from unidex.data import formats
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.fingerprint import fingerprint
@@ -29,6 +28,7 @@ from unidex.data.options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.errors import ConfigError, DataError, ModelError, UnidexError
 from unidex.pipeline import evaluate, load_model, train
+from unidex.recipe_reading import load
 from unidex.report.charts import curve_lines, draw_against
 from unidex.report.html import as_html
 from unidex.report.markdown import as_markdown

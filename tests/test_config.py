@@ -4,7 +4,8 @@ import json
 import subprocess
 import sys
 
-from unidex.config import load, recipe_names, settings_with_meaning
+from unidex.config import settings_with_meaning
+from unidex.recipe_reading import load, recipe_names
 
 
 def unidex(*words):

@@ -145,7 +145,7 @@ def test_twenty_steps_agree_with_one_process(processes, alone, tmp_path):
 
 def test_the_steps_that_are_compared_move_the_parameters(alone):
     from unidex.building import build_encoder, build_network
-    from unidex.config import load
+    from unidex.recipe_reading import load
 
     data = distributed_steps.problem()
     for name, found in alone.items():

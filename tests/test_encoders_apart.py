@@ -12,13 +12,13 @@ import torch
 from gradients import gradients
 from synthetic import QUICK, topics
 from unidex.building import build_encoder, build_network, start_classifiers
-from unidex.config import load
 from unidex.errors import ConfigError
 from unidex.labels.rows import merged
 from unidex.model import Model
 from unidex.network import Network
 from unidex.pipeline import evaluate, train
 from unidex.pools.pool import make_batch
+from unidex.recipe_reading import load
 from unidex.training.batching import Batching
 from unidex.training.loop import TrainingStoppedError
 from unidex.training.objective import objective

@@ -22,7 +22,6 @@ from unidex.building import build_encoder, build_network
 from unidex.calibration import Calibration
 from unidex.carrying import carried, feature_scores
 from unidex.cli.explain import _Page, marked_pieces
-from unidex.config import load
 from unidex.encoders.bag import BagEncoder
 from unidex.encoders.feature_settings import FeatureSettings
 from unidex.encoders.features import Features
@@ -37,6 +36,7 @@ from unidex.labels.heads import ClassifierHead, DualHead
 from unidex.model import Model, label_set
 from unidex.nearest import NearestTexts
 from unidex.neighbours import Neighbours
+from unidex.recipe_reading import load
 
 DATA = topics(num_labels=12, num_train=90, num_test=6, labels_per_text=3)
 # Words that were never seen go into buckets; those of the first are words of labels.

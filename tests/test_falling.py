@@ -14,11 +14,11 @@ from scipy import sparse
 
 from synthetic import topics
 from unidex.building import build_encoder, build_network
-from unidex.config import load
 from unidex.data.dataset import Dataset, Split
 from unidex.distributed import ALONE
 from unidex.model import Model
 from unidex.pipeline import train
+from unidex.recipe_reading import load
 from unidex.training.batching import Batching, TrainingSet
 from unidex.training.choosing import Validation
 from unidex.training.loop import Trainer, TrainingStoppedError

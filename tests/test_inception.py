@@ -11,7 +11,6 @@ from gradients import gradients
 from synthetic import topics
 from unidex.building import build_encoder, build_network
 from unidex.config import Encoder as Settings
-from unidex.config import load
 from unidex.distributed import Processes
 from unidex.encoders import inception as inception_module
 from unidex.encoders.feature_settings import FeatureSettings
@@ -23,6 +22,7 @@ from unidex.explaining import explain
 from unidex.model import Model
 from unidex.pipeline import evaluate, train
 from unidex.pools.pool import make_batch
+from unidex.recipe_reading import load
 from unidex.training.loop import TrainingStoppedError
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers, lr_factor

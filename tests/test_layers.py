@@ -12,7 +12,7 @@ import unidex
 SOURCE = Path(unidex.__file__).parent
 # From low to high; parts of one layer may know each other.
 LAYERS = [
-    {"errors", "progress", "config", "recipes", "memory", "locking", "changes", "stages"},
+    {"errors", "progress", "config", "recipes", "recipe_reading", "memory", "locking", "changes", "stages"},
     {"topk", "distributed"},
     {"data"},
     {"metrics", "losses"},
@@ -33,11 +33,12 @@ LAYERS = [
     },
     {"network"},
     {"building", "evaluating", "weighing", "carrying"},
-    {"model_folder"},
+    {"model_folder", "searching"},
     {"model"},
     {"living", "neighbourhood", "teaching", "explaining"},
     {"training"},
     {"plan", "pipeline"},
+    {"model_verbs"},
     {"classifier"},
     {"report", "server"},
     {"comparing"},

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from synthetic import QUICK, topics
-from unidex.config import load
 from unidex.errors import ConfigError
 from unidex.losses import Targets, contrastive, triplet
 from unidex.losses.triplet import hardest_positives
 from unidex.pipeline import train
+from unidex.recipe_reading import load
 from unidex.training.drawing import drawn_targets
 
 # A text with two positives of unequal targets and an ignored pair, one with one, one without a positive, one whose

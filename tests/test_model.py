@@ -13,7 +13,8 @@ from unidex import UnidexClassifier
 from unidex.data import formats
 from unidex.errors import DataError, ModelError
 from unidex.model import Model
-from unidex.pipeline import add_labels, evaluate, remove_labels, train
+from unidex.model_verbs import add_labels, remove_labels
+from unidex.pipeline import evaluate, train
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,9 @@ from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
 from unidex.model import Model
+from unidex.model_verbs import label_neighbours, remove_labels
 from unidex.neighbourhood import correlations, find_label, neighbours_in_data, neighbours_in_model
-from unidex.pipeline import label_neighbours, remove_labels, train
+from unidex.pipeline import train
 from unidex.report.neighbours import draw_neighbours
 
 ROOT = Path(__file__).resolve().parents[1]

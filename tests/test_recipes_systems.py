@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from synthetic import topics
-from unidex.config import load
 from unidex.model import Model
 from unidex.pipeline import score_topk, train
+from unidex.recipe_reading import load
 from unidex.topk import TopK
 
 # What makes a recipe of hours one of a second or two; everything else is the recipe's own.

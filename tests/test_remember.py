@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from synthetic import QUICK, topics
-from unidex import living, pipeline
+from unidex import living, model_verbs, pipeline
 from unidex.errors import DataError, ModelError, UnidexError
 from unidex.model import Model
 
@@ -73,15 +73,15 @@ def test_the_verb_writes_the_folder_itself_or_a_new_one(folder, tmp_path):
     file = written(
         tmp_path / "pairs.jsonl", *[{"title": "w50y w52a", "content": "w55d w57f", "labels": [f"L{worst}"]}] * 4
     )
-    done = pipeline.remember(tmp_path / "model", file, tmp_path / "copy")
+    done = model_verbs.remember(tmp_path / "model", file, tmp_path / "copy")
     assert done == {"model": str(tmp_path / "copy"), "num_texts": 4, "num_pairs": 4, "num_labels": 1, "total": 244}
     assert Model.load(tmp_path / "copy").predict([NEW], 1).ids[0, 0] == worst
     assert Model.load(tmp_path / "model").predict([NEW], 1).ids[0, 0] != worst
     with pytest.raises(UnidexError, match="copy: the model folder must be new, but exists"):
-        pipeline.remember(tmp_path / "model", file, tmp_path / "copy")
+        model_verbs.remember(tmp_path / "model", file, tmp_path / "copy")
     packed = tmp_path / "pairs.jsonl.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
-    pipeline.remember(tmp_path / "model", packed)
+    model_verbs.remember(tmp_path / "model", packed)
     assert Model.load(tmp_path / "model").predict([NEW], 1).ids[0, 0] == worst
 
 

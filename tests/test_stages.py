@@ -15,7 +15,6 @@ from scipy import sparse
 from synthetic import QUICK, topics
 from test_training import digest
 from unidex.building import build_encoder, build_network
-from unidex.config import load
 from unidex.data import formats
 from unidex.distributed import ALONE
 from unidex.errors import ConfigError
@@ -23,6 +22,7 @@ from unidex.labels.tree import balanced_clusters, cut, label_centroids
 from unidex.model import Model
 from unidex.pipeline import train
 from unidex.pools.batches import cluster_size, joined_clusters
+from unidex.recipe_reading import load
 from unidex.training.batching import TrainingSet
 from unidex.training.frozen import frozen
 from unidex.training.loop import Trainer

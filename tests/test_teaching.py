@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from synthetic import QUICK, topics
-from unidex import config as recipes
-from unidex import nearest, pipeline, teaching
+from unidex import model_verbs, nearest, pipeline, teaching
+from unidex import recipe_reading as recipes
 from unidex.building import build_encoder, build_network
 from unidex.data.texts import Texts
 from unidex.errors import DataError, UnidexError
@@ -428,7 +428,7 @@ def test_the_verb_writes_a_copy_or_the_folder_itself_with_the_labels_of_its_jour
     folder = tmp_path / "model"
     Model.load(folders("both")).save(folder)
     file = tmp_path / "pairs.jsonl"
-    pipeline.add_labels(folder, ["a thing nobody knew"], None)
+    model_verbs.add_labels(folder, ["a thing nobody knew"], None)
     rows = [{"text": text, "labels": ["a thing nobody knew"]} for text in TAUGHT]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     done = unidex("labels", "teach", folder, file, "--out", tmp_path / "copy", "--json")
@@ -440,8 +440,8 @@ def test_the_verb_writes_a_copy_or_the_folder_itself_with_the_labels_of_its_jour
     }
     assert place_of(Model.load(tmp_path / "copy"), ASKED, NUM_LABELS) < place_of(Model.load(folder), ASKED, NUM_LABELS)
     with pytest.raises(UnidexError, match="copy: the model folder must be new, but exists"):
-        pipeline.teach(folder, file, tmp_path / "copy")
-    done = pipeline.teach(folder, file)
+        model_verbs.teach(folder, file, tmp_path / "copy")
+    done = model_verbs.teach(folder, file)
     assert done["model"] == str(folder)
     same = [Model.load(place).predict([ASKED], 5).ids.tolist() for place in (folder, tmp_path / "copy")]
     assert same[0] == same[1]
@@ -454,7 +454,7 @@ def test_the_verb_names_the_line_that_is_wrong_and_leaves_the_folder(folders, tm
     file = tmp_path / "pairs.jsonl"
     file.write_text('{"text": "a", "labels": ["L1"]}\n{"text": "b", "labels": ["L99"]}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"pairs.jsonl:2: a label must be one of the model's, but it has no .* 'L99'"):
-        pipeline.teach(folder, file)
+        model_verbs.teach(folder, file)
     assert (folder / "manifest.json").read_bytes() == before
     file.write_text('{"text": "a", "labels": ["L1", "L2"]}\n', encoding="utf-8")
     done = unidex("labels", "teach", folder, file)

@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from synthetic import QUICK, topics
-from unidex.config import load
 from unidex.data import formats
 from unidex.errors import ConfigError, ModelError, UnidexError
 from unidex.labels.rows import RowTable
@@ -24,8 +23,9 @@ from unidex.losses import decoupled_softmax
 from unidex.losses.inner_product import inner_product_loss
 from unidex.model import Model
 from unidex.pipeline import evaluate, train
+from unidex.recipe_reading import load
 from unidex.training.optimisers import lr_factor
-from unidex.training.run import batch_size_for
+from unidex.training.phases import batch_size_for
 
 
 @pytest.fixture(scope="module")

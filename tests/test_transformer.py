@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from unidex import config as recipes
+from unidex import recipe_reading as recipes
 from unidex.building import build_encoder, build_network, load_encoder
 from unidex.config import Encoder as Settings
 from unidex.data.texts import Texts

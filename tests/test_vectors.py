@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from unidex import config as recipes
+from unidex import recipe_reading as recipes
 from unidex.building import build_encoder
 from unidex.encoders import transformer
 from unidex.encoders.bag import BagEncoder

@@ -7,11 +7,11 @@ import torch
 from gradients import gradients
 from synthetic import QUICK, topics
 from unidex.building import build_encoder, build_network
-from unidex.config import load
 from unidex.distributed import ALONE, Processes
 from unidex.errors import ConfigError
 from unidex.pipeline import train
 from unidex.pools.pool import make_batch, whole_batch
+from unidex.recipe_reading import load
 from unidex.training.gradient_cache import GradientCache
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from unidex.carrying import carried
 from unidex.errors import DataError, listed, quoted
-from unidex.model import Mode, Model
+from unidex.model import Model
+from unidex.searching import Mode
 from unidex.topk import PADDING, TopK
 
 _DIGITS = 8

@@ -15,7 +15,8 @@ from unidex.changes import unknown_label
 from unidex.data.reading import lines
 from unidex.errors import DataError
 from unidex.label_set import Order
-from unidex.model import Mode, Model
+from unidex.model import Model
+from unidex.searching import Mode
 
 _BLOCK = 1024
 

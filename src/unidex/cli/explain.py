@@ -50,7 +50,7 @@ def explain(
 
     Example: unidex explain hpo-model "Marfan syndrome" -k 2
     """
-    from unidex.pipeline import explained
+    from unidex.model_verbs import explained
 
     if text == "-":
         text = sys.stdin.read().rstrip("\r\n")

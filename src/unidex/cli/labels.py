@@ -36,7 +36,7 @@ def list_labels(
 
     Example: unidex labels list hpo-model --frequency tail --order text
     """
-    from unidex.pipeline import listed_labels
+    from unidex.model_verbs import listed_labels
 
     rows, total = listed_labels(model, search, limit, order=order, frequency=frequency)
     if as_json:
@@ -65,7 +65,7 @@ def add(
 
     Example: unidex labels add hpo-model "Blue fingernails after exercise"
     """
-    from unidex.pipeline import add_labels
+    from unidex.model_verbs import add_labels
 
     added = add_labels(model, texts or [], file)
     if as_json:
@@ -84,7 +84,7 @@ def remove(
 
     Example: unidex labels remove hpo-model HP:0001250
     """
-    from unidex.pipeline import remove_labels
+    from unidex.model_verbs import remove_labels
 
     removed = remove_labels(model, uids)
     if as_json:
@@ -104,7 +104,7 @@ def rename(
 
     Example: unidex labels rename hpo-model HP:0001250 "Epileptic seizure"
     """
-    from unidex.pipeline import rename_label
+    from unidex.model_verbs import rename_label
 
     renamed = rename_label(model, uid, text)
     if as_json:
@@ -140,9 +140,9 @@ def teach(
 
     Example: unidex labels teach hpo-model diagnosed.jsonl --out hpo-model-2 --json
     """
-    from unidex import pipeline
+    from unidex import model_verbs
 
-    done = pipeline.teach(model, pairs, out)
+    done = model_verbs.teach(model, pairs, out)
     if as_json:
         print_json(done)
         return
@@ -174,7 +174,7 @@ def neighbours(
 
     Example: unidex labels neighbours hpo Arachnodactyly --plot arachnodactyly.svg
     """
-    from unidex.pipeline import label_neighbours
+    from unidex.model_verbs import label_neighbours
 
     found = label_neighbours(source, label, k, reading=reading)
     if plot is not None:

@@ -12,7 +12,7 @@ from unidex.cli.output import print_json, print_table, print_text
 
 def recipes(as_json: Json = False) -> None:
     """List the recipes: one for each system."""
-    from unidex.config import load, recipe_names
+    from unidex.recipe_reading import load, recipe_names
 
     found = {name: load(name).about for name in recipe_names()}
     if as_json:
@@ -32,7 +32,8 @@ def config(
 
     Examples: unidex config unidec > mine.toml; unidex config unidec --set encoder.kind=transformer
     """
-    from unidex.config import load, settings_with_meaning
+    from unidex.config import settings_with_meaning
+    from unidex.recipe_reading import load
 
     chosen = load(recipe, settings or [])
     if as_json:

@@ -45,9 +45,9 @@ def remember(
 
     Example: unidex remember hpo-model diagnosed.jsonl --out hpo-model-2 --json
     """
-    from unidex import pipeline
+    from unidex import model_verbs
 
-    done = pipeline.remember(model, pairs, out)
+    done = model_verbs.remember(model, pairs, out)
     if as_json:
         print_json(done)
         return

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unidex.config import Config, load, parse
+from unidex.config import Config, parse
 from unidex.errors import ConfigError, listed, quoted
+from unidex.recipe_reading import load
 
 NAMES = ("recipe", "about")
 

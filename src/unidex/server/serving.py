@@ -17,8 +17,9 @@ import numpy as np
 from unidex.changes import Change
 from unidex.errors import UnidexError, quoted
 from unidex.locking import locked
-from unidex.model import Mode, Model
+from unidex.model import Model
 from unidex.neighbourhood import nearest_labels
+from unidex.searching import Mode
 from unidex.server.batching import Job, Part
 from unidex.server.label_rows import EncodedLabels, label_row, near_row
 from unidex.server.problems import ProblemError

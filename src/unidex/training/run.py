@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,24 @@ from scipy import sparse
 from unidex.augment.points import check_label_texts
 from unidex.building import build_encoder, build_network, start_biases, start_classifiers
 from unidex.calibration import Calibration
-from unidex.config import Config, join_stages
+from unidex.config import Config
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
 from unidex.encoders.bag import rare_weights
 from unidex.errors import UnidexError
 from unidex.model import Model, label_set
 from unidex.network import BLOCK, Network
+from unidex.recipe_reading import join_stages
 from unidex.training.batching import TrainingSet, with_label_points
 from unidex.training.choosing import Choice, Validation
 from unidex.training.loop import Trainer
+from unidex.training.phases import FALLING, REHEARSAL, changed, falling, sized
 from unidex.training.staging import (
     carry_on,
     check_fuse,
     check_recipe,
+    encoder_weights,
+    restore_encoder,
     set_dropout,
     start_at_centroids,
     surrogate_set,
@@ -41,8 +44,6 @@ from unidex.weighing import Weights
 
 logger = logging.getLogger(__name__)
 
-_FALLING = "falling"
-_REHEARSAL = "rehearsal"
 # Between the seeds of two stages, so that none draws what another has drawn.
 _STAGE_SEED = 1_000_003
 
@@ -79,7 +80,7 @@ class Run:
         folder: Path | None,
         processes: Processes = ALONE,
     ) -> None:
-        stages = {name: _sized(part, len(dataset.train)) for name, part in config.in_stages().items()}
+        stages = {name: sized(part, len(dataset.train)) for name, part in config.in_stages().items()}
         check_recipe(stages)
         check_fuse(list(stages.values())[-1])
         # The last stage is the recipe of the model; those before it lead to where it begins.
@@ -125,7 +126,7 @@ class Run:
             chosen = {name: value for name, value in vars(best.choice).items() if name not in ("metrics", "value")}
             metrics |= {"validation": best.choice.metrics, "choice": chosen}
             weights = {name: chosen[name] for name in ("fusion", "neighbours", "prior")}
-            config = _changed(config, {"predict": weights, "train": {"epochs": chosen["epochs"]}})
+            config = changed(config, {"predict": weights, "train": {"epochs": chosen["epochs"]}})
         if calibration is not None:
             metrics["calibration"] = calibration.summary()
         if network.classifiers is not None and self.processes.size > 1:
@@ -175,14 +176,14 @@ class Run:
         tried = tries(self.dataset, self.config, self.seed)
         if len(tried) > 1:
             # Every trial begins from the same weights.
-            self._start = _weights(self._encoder)
+            self._start = encoder_weights(self._encoder)
         best: _Trial | None = None
         values: dict[str, float] = {}
         trained: dict[str, torch.Tensor] = {}
         for name, changes in tried.items():
-            config = _changed(self.config, changes)
+            config = changed(self.config, changes)
             if config.train.falling_epochs > 0:
-                config = _changed(config, {"train": {"schedule": "constant"}})
+                config = changed(config, {"train": {"schedule": "constant"}})
             phase = "training" if name == PLAIN else f"training-{name}"
             if self._earlier:
                 phase = f"training-{self._last}"
@@ -194,7 +195,7 @@ class Run:
             # Of equal trials the first stays: the plain one.
             if best is None or values[name] > max(values[other] for other in values if other != name):
                 best = _Trial(config, trainer, choice, result)
-                trained = _weights(self._encoder) if len(tried) > 1 else {}
+                trained = encoder_weights(self._encoder) if len(tried) > 1 else {}
         assert best is not None
         for name in values.keys() - {PLAIN}:
             verdict = "pays" if values[name] > values[PLAIN] else "does not pay"
@@ -202,7 +203,7 @@ class Run:
             logger.info("%s %s: %s %.2f, %.2f otherwise", *said)
         if trained:
             # All trials share the dual encoder, which is now as the last one left it.
-            _restore(self._encoder, trained)
+            restore_encoder(self._encoder, trained)
         return best
 
     def _calibration(self, best: _Trial, *, resume: bool) -> Calibration | None:
@@ -219,7 +220,7 @@ class Run:
         few = len(self.dataset.train) <= train.rehearse
         if train.falling_epochs == 0 or not few or train.tables == "file":
             return self._validation.calibration(best.trainer.network, best.config, weights)
-        kept = None if self.folder is None else self.folder / f"{_REHEARSAL}.json"
+        kept = None if self.folder is None else self.folder / f"{REHEARSAL}.json"
         if resume and kept is not None and kept.exists():
             found = json.loads(kept.read_text(encoding="utf-8"))
             return None if found is None else Calibration.from_dict(found)
@@ -227,7 +228,7 @@ class Run:
             "learning rates fall without the texts kept back, to fit probabilities to what that makes of scores"
         )
         before = best.trainer.state()
-        network, _ = self._go_on(best, resume=resume, rows=self._validation.rows, phase=_REHEARSAL)
+        network, _ = self._go_on(best, resume=resume, rows=self._validation.rows, phase=REHEARSAL)
         calibration = self._validation.calibration(network, best.config, weights)
         best.trainer.go_back(before)
         if kept is not None and self.processes.is_first:
@@ -238,17 +239,10 @@ class Run:
         return calibration
 
     def _go_on(
-        self, best: _Trial, *, resume: bool, rows: NDArray[np.int64] | None = None, phase: str = _FALLING
+        self, best: _Trial, *, resume: bool, rows: NDArray[np.int64] | None = None, phase: str = FALLING
     ) -> tuple[Network, dict[str, Any]]:
         """Go on with all train texts, or these, while learning rates fall to 0."""
-        epochs = best.config.train.falling_epochs
-        changes: dict[str, dict[str, Any]] = {
-            "train": {"schedule": "linear", "warmup": 0.0, "epochs": epochs, "falling_epochs": 0},
-            # Negatives are mined at once: the network is trained already.
-            "pool": {"start": 0},
-        }
-        config = _changed(best.config, changes)
-        trainer, result = self._train(config, rows, phase, resume=resume, after=best.trainer)
+        trainer, result = self._train(falling(best.config), rows, phase, resume=resume, after=best.trainer)
         return trainer.network, result
 
     def _training_set(self, config: Config, rows: NDArray[np.int64] | None) -> TrainingSet:
@@ -312,7 +306,7 @@ class Run:
         """A network at its start, or at that of a stage: there it goes on from where the one before ended."""
         torch.manual_seed(self.seed)
         if self._start is not None:
-            _restore(self._encoder, self._start)
+            restore_encoder(self._encoder, self._start)
         set_dropout(self._encoder, config, self.config)
         shard = self.processes.shard(data.labels.shape[0])
         network = build_network(config, self._encoder, shard, self.device)
@@ -344,45 +338,3 @@ class Run:
                     continue
                 table.move_to(self.folder / phase / f"{name}.{self.processes.rank}.table")
         return network
-
-
-def batch_size_for(num_texts: int) -> int:
-    """Texts of a step: about 32 steps an epoch, so that a small data set has steps enough, at most 1024.
-
-    >>> batch_size_for(1000), batch_size_for(9000), batch_size_for(30_000), batch_size_for(10**6)
-    (128, 256, 1024, 1024)
-    """
-    return int(min(1024, max(128, 2 ** round(math.log2(max(1, num_texts) / 32)))))
-
-
-def _sized(config: Config, num_texts: int) -> Config:
-    """A recipe whose batches have a size."""
-    if config.train.batch_size > 0:
-        return config
-    size = batch_size_for(num_texts)
-    logger.info("%d train texts: batches of %d", num_texts, size)
-    return _changed(config, {"train": {"batch_size": size}})
-
-
-def _weights(encoder: Any) -> dict[str, torch.Tensor]:
-    found = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
-    return found | ({"table": encoder.table.weight.clone()} if hasattr(encoder, "table") else {})
-
-
-def _restore(encoder: Any, weights: dict[str, torch.Tensor]) -> None:
-    encoder.load_state_dict({name: tensor for name, tensor in weights.items() if name != "table"})
-    if "table" in weights:
-        encoder.table.weight = weights["table"].clone()
-
-
-def _changed(config: Config, sections: dict[str, dict[str, Any]]) -> Config:
-    """The recipe with other values of some keys, by section."""
-    return config.model_copy(
-        update={name: getattr(config, name).model_copy(update=keys) for name, keys in sections.items()}
-    )
-
-
-def phases(config: Config) -> list[str]:
-    """The folders that the phases of a run have, in their order: those of stages, or of trials and of what follows."""
-    names = [stage.name for stage in config.stages]
-    return [f"training-{name}" for name in names] or ["training", *(f"training-{name}" for name in SAID), _FALLING]
