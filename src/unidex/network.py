@@ -118,6 +118,13 @@ class Network(nn.Module):
         }
         return {name: table for name, table in found.items() if table is not None}
 
+    def gather_classifiers(self, ids_U: Tensor, touched: list[Touched]) -> Tensor:
+        """Classifiers of these labels, for a step: the rows that get a gradient are noted in ``touched``."""
+        assert self.classifiers is not None
+        rows = self.classifiers.gather(ids_U)
+        touched.append(Touched(self.classifiers, ids_U, rows))
+        return rows
+
     @torch.no_grad()
     def encode(self, prepared: Any) -> Tensor:
         """Encoder vectors of prepared texts, without a graph; the dual encoder's where the heads do not share one."""

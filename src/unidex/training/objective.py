@@ -92,8 +92,7 @@ def objective(
         encoded, targets = _mixed(encoded, targets, config, rng)
     if network.classifier is not None and network.classifiers is not None:
         text_vectors = network.classifier(encoded)
-        rows = network.classifiers.gather(ids)
-        touched.append(Touched(network.classifiers, ids, rows))
+        rows = network.gather_classifiers(ids, touched)
         label_vectors = nn.functional.dropout(rows, config.heads.classifier_dropout)
         if config.heads.classifier_normalised:
             text_vectors = nn.functional.normalize(text_vectors, dim=1)

@@ -151,8 +151,7 @@ class WideStep:
                 result = loss(config.loss.classifier, table.weight, 1, targets, move)
             else:
                 ids = torch.from_numpy(mine - shard.start).to(device)
-                rows = table.gather(ids)
-                touched.append(Touched(table, ids, rows))
+                rows = network.gather_classifiers(ids, touched)
                 changed = nn.functional.dropout(rows, config.heads.classifier_dropout)
                 if config.heads.classifier_normalised:
                     changed = nn.functional.normalize(changed, dim=1)
