@@ -180,6 +180,7 @@ def test_help_and_version(tmp_path):
     assert '{"labels": [ids or uids, best first], "scores": [...]}' in " ".join(
         line.strip() for line in call("score", "--help").stdout.splitlines()
     )
+    assert '{"text": ..., "labels": [uid, ...]}' in " ".join(call("labels", "teach", "--help").stdout.split())
 
 
 def test_the_module_is_the_command():

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from unidex.cli.help_texts import add_verb
 from unidex.cli.options import Json, reads_data
 from unidex.cli.output import print_json, print_table, print_text
 from unidex.cli.predict import ModelFolder
@@ -17,7 +18,6 @@ app = typer.Typer(
 )
 
 
-@app.command("list")
 def list_labels(
     model: ModelFolder,
     search: Annotated[
@@ -50,7 +50,6 @@ def list_labels(
         print_text(f"... {total - len(rows):,} more; --limit shows them")
 
 
-@app.command("add")
 def add(
     model: ModelFolder,
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT...", help="Texts of the new labels.")] = None,
@@ -74,7 +73,6 @@ def add(
     print_table(("label", "uid", "id"), [(row["text"], row["uid"], row["id"]) for row in added])
 
 
-@app.command("remove")
 def remove(
     model: ModelFolder,
     uids: Annotated[list[str], typer.Argument(metavar="UID...", help="Uids of the labels to remove.")],
@@ -93,7 +91,6 @@ def remove(
     print_text(f"removed {len(removed)}: {', '.join(row['uid'] for row in removed)}")
 
 
-@app.command("rename")
 def rename(
     model: ModelFolder,
     uid: Annotated[str, typer.Argument(metavar="UID", help="Uid of the label.")],
@@ -113,7 +110,6 @@ def rename(
     print_text(f"renamed {renamed['uid']}: {renamed['text']}")
 
 
-@app.command("teach")
 def teach(
     model: ModelFolder,
     pairs: Annotated[
@@ -152,7 +148,6 @@ def teach(
     )
 
 
-@app.command("neighbours")
 @reads_data
 def neighbours(
     source: Annotated[
@@ -207,3 +202,11 @@ def _print_neighbours(found: dict[str, Any]) -> None:
         print_text("note: no train text has it" if not count else "note: no other label stands near it")
     if "plot" in found:
         print_text(f"picture: {found['plot']}")
+
+
+add_verb(app, "list", list_labels)
+add_verb(app, "add", add)
+add_verb(app, "remove", remove)
+add_verb(app, "rename", rename)
+add_verb(app, "teach", teach)
+add_verb(app, "neighbours", neighbours)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
-from inspect import cleandoc
 from typing import Annotated
 
 import typer
@@ -32,6 +30,7 @@ from unidex.cli import (
     serve,
     train,
 )
+from unidex.cli.help_texts import add_verb
 from unidex.cli.output import ReaderLeftError, install_logging, install_progress
 from unidex.errors import UnidexError
 
@@ -49,27 +48,21 @@ app = typer.Typer(
 )
 
 
-def _add(name: str, verb: Callable[..., None]) -> None:
-    # Paragraphs are joined, as Typer would keep the line ends of the source; a bracket must not be read as markup.
-    paragraphs = cleandoc(verb.__doc__ or "").replace("[", r"\[").split("\n\n")
-    app.command(name, help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))(verb)
-
-
-_add("inspect", inspect.inspect)
-_add("convert", convert.convert)
-_add("augment", augment.augment)
-_add("train", train.train)
-_add("predict", predict.predict)
-_add("explain", explain.explain)
-_add("evaluate", evaluate.evaluate)
-_add("calibrate", calibrate.calibrate)
-_add("score", score.score)
-_add("compare", compare.compare)
-_add("report", report.report)
-_add("remember", remember.remember)
-_add("serve", serve.serve)
-_add("recipes", recipes.recipes)
-_add("config", recipes.config)
+add_verb(app, "inspect", inspect.inspect)
+add_verb(app, "convert", convert.convert)
+add_verb(app, "augment", augment.augment)
+add_verb(app, "train", train.train)
+add_verb(app, "predict", predict.predict)
+add_verb(app, "explain", explain.explain)
+add_verb(app, "evaluate", evaluate.evaluate)
+add_verb(app, "calibrate", calibrate.calibrate)
+add_verb(app, "score", score.score)
+add_verb(app, "compare", compare.compare)
+add_verb(app, "report", report.report)
+add_verb(app, "remember", remember.remember)
+add_verb(app, "serve", serve.serve)
+add_verb(app, "recipes", recipes.recipes)
+add_verb(app, "config", recipes.config)
 app.add_typer(labels.app, name="labels")
 
 
