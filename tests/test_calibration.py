@@ -293,6 +293,20 @@ def test_training_leaves_probabilities_that_hold_on_test(folder):
     assert Model.load(folder).calibration.as_dict() == model.calibration.as_dict()
 
 
+@pytest.mark.parametrize("head", ["dual", "classifier"])
+def test_probabilities_of_a_head_alone_are_those_of_its_whole_scores(head, monkeypatch):
+    fitted_to = []
+    fit = Places.of
+    monkeypatch.setattr(Places, "of", lambda topk, *more: fitted_to.append(topk) or fit(topk, *more))
+    alone = ["heads.dual=false"] if head == "classifier" else ["heads.classifier=false"]
+    settings = [*SMALL, *alone, "train.falling_epochs=0", "predict.neighbours=0", "predict.choose_neighbours=false"]
+    model = pipeline.train(DATA, "auto", settings=[*settings, "predict.choose_prior=false", "predict.prior=0"])
+    assert model.calibration is not None
+    searched = model.predict(list(DATA.test.texts), 1).scores
+    # Texts of one making: the scores that probabilities were fitted to are those that a search gives.
+    assert np.mean(fitted_to[0].scores[:, 0]) == pytest.approx(np.mean(searched), rel=0.25)
+
+
 def test_the_rehearsal_leaves_the_model_as_it_was(folder, tmp_path):
     plain = pipeline.train(DATA, "auto", settings=[*SMALL, "train.rehearse=0"], out=tmp_path / "plain")
     for name in ("encoder.safetensors", "classifier.safetensors", "labels.jsonl"):

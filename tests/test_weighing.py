@@ -78,6 +78,10 @@ def test_a_head_that_is_not_there_scores_nothing(head):
     assert scored.pop(head)[texts, places] == pytest.approx(wanted[texts, parts.ids_NK[texts, places]], abs=1e-5)
     assert not scored.popitem()[1].any()
     assert not parts.neighbours_NK.any()
+    # Alone it counts whole, whatever its weight beside the other would be: as a search scores it.
+    ranked = parts.ranked(Weights(0.3), 1)
+    assert ranked.ids[:, 0].tolist() == wanted.argmax(axis=1).tolist()
+    assert ranked.scores[:, 0] == pytest.approx(wanted.max(axis=1), abs=1e-5)
 
 
 def test_a_label_that_only_neighbours_name_is_a_candidate_once_and_can_win():

@@ -1,6 +1,6 @@
 """The weights of the parts of a score, chosen where the right labels are known.
 
-score(x, l) = w dual(x, l) + (1 - w) classifier(x, l) + v neighbours(x, l) + p ln(1 + n_l)
+score(x, l) = w dual(x, l) + (1 - w) classifier(x, l) + v neighbours(x, l) + p ln(1 + n_l); a head alone has no weight
 
 Candidates are searched once; each part scores them once, and every choice of (w, v, p) ranks them anew.
 
@@ -54,18 +54,25 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The parts of the scores of candidates, N x K each; the score of an id of -1 counts for nothing."""
+    """The parts of the scores of candidates, N x K each; the score of an id of -1 counts for nothing.
+
+    Attributes:
+        both_heads: whether there are two to weigh; a head alone counts whole, as it is searched, and the other is 0.
+    """
 
     ids_NK: NDArray[np.int64]
     dual_NK: NDArray[np.float32]
     classifier_NK: NDArray[np.float32]
     neighbours_NK: NDArray[np.float32]
     log_counts_NK: NDArray[np.float32]
+    both_heads: bool = True
 
     def ranked(self, weights: Weights, k: int) -> TopK:
         """The best k candidates of each text."""
         w, v, p = weights.fusion, weights.neighbours, weights.prior
-        scores_NK = w * self.dual_NK + (1 - w) * self.classifier_NK + v * self.neighbours_NK + p * self.log_counts_NK
+        of_dual, of_classifier = (w, 1 - w) if self.both_heads else (1.0, 1.0)
+        scores_NK = of_dual * self.dual_NK + of_classifier * self.classifier_NK
+        scores_NK = scores_NK + v * self.neighbours_NK + p * self.log_counts_NK
         scores_NK = np.where(self.ids_NK < 0, -np.inf, scores_NK).astype(np.float32)
         ids_NK = self.ids_NK
         if k < ids_NK.shape[1]:
@@ -111,6 +118,7 @@ def parts_of(
         else _scores_of(queries.classifier, labels.classifier, ids),
         zero if said is None else _values_at(said, ids),
         np.log1p(counts_L).astype(np.float32)[np.maximum(ids, 0)],
+        queries.dual is not None and queries.classifier is not None,
     )
 
 
