@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -73,6 +74,23 @@ def served(folder, *options):
             found.process.kill()
             found.process.wait()
         found.client.close()
+
+
+@contextmanager
+def served_copy(folder, own, *options):
+    """A service of a copy of a model folder, which it may change: ``found.folder``."""
+    shutil.copytree(folder, own)
+    with served(own, *options) as found:
+        found.folder = own
+        yield found
+
+
+def token_file(folder, *lines):
+    """A file of tokens that its owner alone may read, as the service wants it."""
+    file = folder / "tokens"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    file.chmod(0o600)
+    return file
 
 
 def ask(address, body, connection=None, place="/v1/predict", method="POST", headers=None):

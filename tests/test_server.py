@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from served import AUTHORISED, TOKEN, Load, ask, served
+from served import AUTHORISED, TOKEN, Load, ask, served, served_copy, token_file
 from synthetic import QUICK, topics
 from unidex.errors import ConfigError, ModelError
 from unidex.model import Model
@@ -36,19 +36,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    file = tmp_path_factory.mktemp("secret") / "tokens"
-    file.write_text(f"# of the tests\n{TOKEN}\n")
-    file.chmod(0o600)
-    return file
+    return token_file(tmp_path_factory.mktemp("secret"), "# of the tests", TOKEN)
 
 
 @pytest.fixture(scope="module")
 def service(folder, tokens, tmp_path_factory):
     own = tmp_path_factory.mktemp("own") / "topics"
-    shutil.copytree(folder, own)
     limits = ("--max-body", MAX_BODY, "--max-text-length", MAX_TEXT, "--max-concurrent", 32)
-    with served(own, "--token-file", tokens, "--log-requests", *limits) as found:
-        found.folder = own
+    with served_copy(folder, own, "--token-file", tokens, "--log-requests", *limits) as found:
         yield found
 
 

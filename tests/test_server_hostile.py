@@ -29,7 +29,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import positive_data_acceptance
 
 import unidex
-from served import AUTHORISED, TOKEN, UNIDEX, served
+from served import AUTHORISED, TOKEN, UNIDEX, served_copy, token_file
 from synthetic import QUICK, topics
 from unidex.errors import UnidexError
 from unidex.model import Model
@@ -63,18 +63,13 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    file = tmp_path_factory.mktemp("secret") / "tokens"
-    file.write_text(f"{TOKEN}\nanother-token-of-the-tests\n")
-    file.chmod(0o600)
-    return file
+    return token_file(tmp_path_factory.mktemp("secret"), TOKEN, "another-token-of-the-tests")
 
 
 @pytest.fixture(scope="module")
 def running(folder, tokens, tmp_path_factory):
     own = tmp_path_factory.mktemp("own") / "topics"
-    shutil.copytree(folder, own)
-    with served(own, "--token-file", tokens, "--log-requests") as found:
-        found.folder = own
+    with served_copy(folder, own, "--token-file", tokens, "--log-requests") as found:
         yield found
 
 
