@@ -18,7 +18,18 @@ def test_every_setting_has_a_meaning():
 
 def test_every_recipe_says_what_it_is_and_names_its_work():
     dexml = {"dexml", "dexml-top5", "dexml-top100", "dexml-mined"}
-    others = {"ance", "astec", "dpr", "inceptionxml", "ngame", "siamesexml"}
+    others = {
+        "ance",
+        "astec",
+        "decaf",
+        "dpr",
+        "eclare",
+        "cascadexml",
+        "inceptionxml",
+        "inceptionxml-lf",
+        "ngame",
+        "siamesexml",
+    }
     assert set(recipe_names()) == {"auto", "depsl", "unidec", "renee", *dexml, *others}
     listed = json.loads(unidex("recipes", "--json").stdout)
     assert set(listed) == set(recipe_names())

@@ -12,7 +12,19 @@ import unidex
 SOURCE = Path(unidex.__file__).parent
 # From low to high; parts of one layer may know each other.
 LAYERS = [
-    {"errors", "progress", "config", "recipes", "recipe_reading", "memory", "locking", "changes", "stages"},
+    {
+        "errors",
+        "progress",
+        "config",
+        "recipes",
+        "recipe_reading",
+        "memory",
+        "locking",
+        "changes",
+        "stages",
+        "section",
+        "tree_settings",
+    },
     {"topk", "distributed"},
     {"data"},
     {"metrics", "losses"},

@@ -13,6 +13,7 @@ from unidex.pools.pool import (
     choose_labels,
     draw_labels,
     draw_negatives,
+    label_batch,
     log_inclusion,
     make_batch,
     make_targets,
@@ -156,3 +157,24 @@ def test_mined_negatives_are_the_best_that_are_not_own():
         allowed = np.flatnonzero(np.isfinite(scores[row]))
         best = allowed[np.argsort(-scores[row][allowed])][:4]
         assert mined[row][mined[row] >= 0].tolist() == best.tolist()
+
+
+def test_a_batch_of_labels_has_one_text_of_each_and_all_their_pairs():
+    rng = np.random.default_rng(0)
+    positives = random_pairs(rng, 30, 12)
+    filter_pairs = sparse.csr_array((30, 12), dtype=bool)
+    turned = sparse.csr_array(positives.T)
+    labels = np.array([7, 2, 9])
+    seen = set()
+    for _ in range(200):
+        batch = label_batch(positives, filter_pairs, turned, labels, rng)
+        assert batch.labels.tolist() == [2, 7, 9]
+        dense = positives[batch.texts][:, [2, 7, 9]].toarray()
+        assert dense.any(axis=0).all()  # each label has a text
+        assert dense.any(axis=1).all()  # no text is there for nothing
+        found = np.zeros_like(dense)
+        found[batch.targets.rows.numpy(), batch.targets.columns.numpy()] = batch.targets.weights.numpy()
+        np.testing.assert_array_equal(found, dense)
+        seen |= set(batch.texts.tolist())
+    # Every text of these labels is drawn some time.
+    assert seen == set(np.flatnonzero(positives[:, labels].toarray().any(axis=1)).tolist())

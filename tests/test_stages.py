@@ -12,8 +12,8 @@ import pytest
 import torch
 from scipy import sparse
 
+from stopped_runs import digest, train_command
 from synthetic import QUICK, topics
-from test_training import digest
 from unidex.building import build_encoder, build_network
 from unidex.data import formats
 from unidex.distributed import ALONE
@@ -198,22 +198,7 @@ def test_several_stages_with_validation_choose_in_the_last_one(recipe):
 
 
 def command(data, out, recipe, *more):
-    words = [word for setting in SMALL for word in ("--set", setting)]
-    slow = ["--set", "train.checkpoint_every=3", "--set", "train.epochs=6"]
-    return [
-        sys.executable,
-        "-m",
-        "unidex",
-        "train",
-        str(data),
-        "--out",
-        str(out),
-        "--recipe",
-        str(recipe),
-        *words,
-        *slow,
-        *more,
-    ]
+    return train_command(data, out, recipe, [*SMALL, "train.checkpoint_every=3", "train.epochs=6"], *more)
 
 
 def test_a_run_that_is_killed_in_every_stage_resumes_to_the_same_model(recipe, tmp_path):

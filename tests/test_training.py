@@ -1,20 +1,18 @@
 """Training on problems with known answers: it learns, it resumes bit for bit, it stops with a reason."""
 
-import hashlib
 import json
 import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from stopped_runs import digest, train_command
 from synthetic import QUICK, topics
 from unidex.data import formats
 from unidex.errors import ConfigError, ModelError, UnidexError
@@ -58,6 +56,7 @@ def test_recipes_learn(recipe):
         ["loss.classifier_bce=1.0", "loss.log_q=1.0"],
         ["loss.text_to_label=1.0", "loss.learn_temperature=true"],
         ["pool.batches=random", "train.rows=adagrad"],
+        ["pool.batches=labels", "pool.hard_negatives=0", "train.batch_size=8"],
         ["heads.projection=true", "heads.dropout=0.1", "heads.classifier_dropout=0.1", "heads.dim=24"],
         ["heads.classifier_start=label-text", "encoder.residual=false"],
         ["heads.dual=false"],
@@ -72,10 +71,10 @@ def test_every_choice_on_an_axis_beats_chance(changes):
     assert model.metrics["test"]["P@1"] > 40
 
 
-def digest(folder: Path) -> str:
-    """One hash of everything in a model folder that training decides (times are not)."""
-    files = ("encoder.safetensors", "classifier.safetensors", "labels.jsonl", "config.toml")
-    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in files)).hexdigest()
+def test_batches_of_labels_are_refused_beside_what_picks_other_labels():
+    for change in ("pool.hard_negatives=2", "pool.labels=all", "loss.log_q=0.5"):
+        with pytest.raises(ConfigError, match=rf"pool\.batches = 'labels'.*{change.split('=')[0]}"):
+            train(topics(), "unidec", settings=[*QUICK, "pool.hard_negatives=0", "pool.batches=labels", change])
 
 
 def test_the_same_seed_gives_the_same_model_and_another_seed_another(tmp_path):
@@ -86,22 +85,7 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(tmp_path):
 
 
 def command(data, out, *more):
-    settings = [
-        word for setting in [*QUICK, "train.epochs=8", "train.checkpoint_every=3"] for word in ("--set", setting)
-    ]
-    return [
-        sys.executable,
-        "-m",
-        "unidex",
-        "train",
-        str(data),
-        "--out",
-        str(out),
-        "--recipe",
-        "unidec",
-        *settings,
-        *more,
-    ]
+    return train_command(data, out, "unidec", [*QUICK, "train.epochs=8", "train.checkpoint_every=3"], *more)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,8 @@ from unidex.encoders.inception import InceptionEncoder, num_places
 from unidex.errors import ConfigError, ModelError
 from unidex.labels.heads import ClassifierHead, DualHead
 from unidex.labels.rows import RowTable
+from unidex.labels.tree import LabelTree
+from unidex.labels.tree_heads import TreeHeads
 from unidex.network import Network
 
 # Rows of a table that share a seed.
@@ -33,6 +35,8 @@ _SHAPE = {
 }
 # Added to the seed for the classifier's own encoder: drawn with the seed itself, it would be the dual encoder again.
 _OWN_ENCODER = 0x2545F4914F6CDD1D
+# The same for the clusters of each level.
+_CLUSTERS = 0x5851F42D4C957F2D
 
 
 def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> Any:
@@ -119,8 +123,17 @@ def encoders_apart(config: Config) -> bool:
     return True
 
 
-def build_network(config: Config, encoder: Any, labels: slice | int, device: torch.device | str = "cpu") -> Network:
-    """A network before training, with classifiers for so many labels or for a shard of them. The caller seeds torch."""
+def build_network(
+    config: Config,
+    encoder: Any,
+    labels: slice | int,
+    device: torch.device | str = "cpu",
+    tree: LabelTree | None = None,
+) -> Network:
+    """A network before training, with classifiers for so many labels or for a shard of them. The caller seeds torch.
+
+    With ``tree``, also with heads for its clusters.
+    """
     heads = config.heads
     if not (heads.dual or heads.classifier):
         raise ConfigError("a recipe must have heads.dual or heads.classifier, but both are false")
@@ -146,11 +159,30 @@ def build_network(config: Config, encoder: Any, labels: slice | int, device: tor
         classifier_temperature=config.loss.classifier_temperature or None,
         learn_temperature=config.loss.learn_temperature,
         classifier_encoder=own,
+        tree=None if tree is None else _tree_heads(config, encoder, tree, device),
     )
     for part in (encoder, own):
         if isinstance(part, BagEncoder | InceptionEncoder):
             part.table.weight = part.table.weight.to(device)
     return network.to(device)
+
+
+def _tree_heads(config: Config, encoder: Any, tree: LabelTree, device: torch.device | str) -> TreeHeads:
+    """Heads for the clusters of a tree, which begin as small as classifiers do."""
+    layers = config.tree.layers
+    if layers and any(not 1 <= layer <= encoder.num_layers for some in layers for layer in some):
+        raise ConfigError(
+            f"tree.layers must be layers of the transformer, 1 to {encoder.num_layers}, but are {layers}; for one of "
+            f"{encoder.num_layers} layers, spread them over the upper half"
+        )
+    heads = TreeHeads(tree, config.tree, encoder.dim, bias=_has_bias(config))
+    for level, table in enumerate(heads.tables):
+        dim = table.dim - heads.bias
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed((torch.initial_seed() + _CLUSTERS * (level + 1)) % 2**63)
+            table.weight[:, :dim] = random_rows(slice(0, table.num_rows), dim) * (0.02 / dim**0.5)
+        table.weight = table.weight.to(device)
+    return heads
 
 
 def _own_encoder(config: Config, encoder: BagEncoder) -> BagEncoder:
@@ -204,7 +236,17 @@ def start_biases(network: Network, start: str, positives: sparse.csr_array, shar
     A score is divided by the temperature, and the bias with it; log odds are those of what comes out.
     """
     assert network.classifiers is not None
-    biases_L = network.classifiers.weight[:, -1]
+    _begin(network, network.classifiers.weight[:, -1], start, positives, shard)
+
+
+def start_cluster_biases(network: Network, start: str, of_levels: Sequence[sparse.csr_array]) -> None:
+    """The same for the clusters of a label tree; ``of_levels`` are texts x clusters, level by level."""
+    assert network.tree is not None
+    for table, positives in zip(network.tree.tables, of_levels, strict=True):
+        _begin(network, table.weight[:, -1], start, positives, slice(0, table.num_rows))
+
+
+def _begin(network: Network, biases_L: torch.Tensor, start: str, positives: sparse.csr_array, shard: slice) -> None:
     if start == "zero":
         biases_L.zero_()
         return

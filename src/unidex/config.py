@@ -11,17 +11,13 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from unidex.errors import ConfigError, quoted
+from unidex.section import Section
+from unidex.tree_settings import Tree
 
 LossName = Literal["decoupled-softmax", "supcon", "one-positive", "soft-top-k", "triplet", "contrastive", "bce"]
-
-
-class Section(BaseModel):
-    """A group of settings. Strict: no unknown key, no silent conversion."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Features(Section):
@@ -67,7 +63,12 @@ class Encoder(Section):
         description="bag: a rectifier in place of unit length behind the sum, and a residual layer of spectral norm 1 "
         "that begins at the identity (Astec)",
     )
-    layer_dropout: float = Field(0.0, ge=0, lt=1, description="spectral bag, inception: dropout between the layers")
+    layer_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="spectral bag, inception, parts of classifiers: dropout between the layers",
+    )
     pooling: Literal["mean", "cls"] = Field("mean", description="transformer: how token vectors become one")
     max_length: int = Field(32, ge=2, description="transformer, inception: tokens of a text that are read")
     gradient_checkpointing: bool = Field(False, description="transformer: recompute layers to save memory")
@@ -93,6 +94,17 @@ class Heads(Section):
         "random",
         description="what classifiers begin from: label-text, the vectors of the labels' texts; centroid, the mean "
         "vectors of the labels' train texts; both as the encoder gives them where the classifier is switched on",
+    )
+    classifier_parts: list[Literal["free", "text", "graph"]] = Field(
+        ["free"],
+        min_length=1,
+        description="what a label's classifier is made of in training: a free vector, the words of its text, those of "
+        "its neighbours in the label graph of [augment] walk_* (DECAF, ECLARE; bag and inception)",
+    )
+    parts_joined: Literal["gates", "attention"] = Field(
+        "gates",
+        description="how several parts become one vector: a learned gate a number of each part (DECAF), or attention "
+        "over the parts (ECLARE)",
     )
     classifier_bias: Literal["none", "zero", "log-odds"] = Field(
         "none",
@@ -161,7 +173,10 @@ class Pool(Section):
         0, ge=0, description="try on the validation split whether so many for each text pay; not where texts are many"
     )
     size: int = Field(3000, ge=1, description="most labels in a pool")
-    batches: Literal["clustered", "random"] = Field("clustered", description="similar texts in one batch, or any")
+    batches: Literal["clustered", "random", "labels"] = Field(
+        "clustered",
+        description="similar texts in one batch; any texts; or any labels, each with one of its texts (SiameseXML)",
+    )
     start: int = Field(5, ge=0, description="epochs before batches are clustered and negatives mined")
     refresh_every: int = Field(5, ge=1, description="epochs between two rounds of clustering and mining")
     fill: bool = Field(True, description="where a pool has room left, further labels of the texts come in")
@@ -279,12 +294,13 @@ class Stage(Section):
     """A stage of training, and the settings in which it differs from the last one, by section."""
 
     name: str = Field(pattern="^[a-z0-9][a-z0-9-]*$", description="what the stage is called in logs and --set")
-    encoder: dict[str, Any] = {}
-    heads: dict[str, Any] = {}
-    loss: dict[str, Any] = {}
-    pool: dict[str, Any] = {}
-    augment: dict[str, Any] = {}
-    train: dict[str, Any] = {}
+    encoder: dict[str, Any] = Field({})
+    heads: dict[str, Any] = Field({})
+    loss: dict[str, Any] = Field({})
+    pool: dict[str, Any] = Field({})
+    tree: dict[str, Any] = Field({})
+    augment: dict[str, Any] = Field({})
+    train: dict[str, Any] = Field({})
 
     def changes(self) -> dict[str, dict[str, Any]]:
         """The settings of its own, by section."""
@@ -301,6 +317,7 @@ class Config(Section):
     heads: Heads = Heads()
     loss: Loss = Loss()
     pool: Pool = Pool()
+    tree: Tree = Tree()
     augment: Augment = Augment()
     train: Train = Train()
     predict: Predict = Predict()

@@ -29,8 +29,14 @@ def score_network(
     *,
     forbidden: NDArray[np.int64] | None = None,
 ) -> dict[str, float]:
-    """Metrics of a network on prepared texts of a split, by exact search; ``labels`` are those of this process."""
+    """Metrics of a network on prepared texts of a split, by exact search, or by the label tree where there is one.
+
+    ``labels`` are the prepared ones of this process.
+    """
     queries = network.text_vectors(texts, processes).joined()
+    if network.tree is not None:
+        found = network.tree_index(labels).search(queries, places_needed(split, PLACES), forbidden=forbidden)
+        return metrics_of(found, dataset, split)
     vectors = network.label_vectors(labels).joined(fusion)
     first = processes.shard(dataset.num_labels).start
     return metrics_of(

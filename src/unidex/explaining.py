@@ -122,6 +122,11 @@ def explain(
             "an explanation needs a score that is a sum of parts, but this model joins both heads by a decision tree; "
             "give the mode dual or classifier"
         )
+    if model.network.tree is not None:
+        raise DataError(
+            "an explanation needs a score that is a sum of parts, but this model has a label tree, whose scores are "
+            "products of probabilities; explain a model without one (tree.levels = [])"
+        )
     if num_texts < 0:
         raise DataError(f"num_texts must be at least 0, but is {num_texts}")
     if k < 1:

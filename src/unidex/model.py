@@ -72,8 +72,12 @@ class Model(Searcher):
         """
         network.eval()
         predict = config.predict
-        vectors = network.label_vectors(prepared_labels).joined(predict.fusion, _bonus(predict.prior, labels))
-        index = indexes.build(predict.index, vectors.cpu().numpy())
+        index: indexes.Index
+        if network.tree is not None:
+            index = network.tree_index(prepared_labels)
+        else:
+            vectors = network.label_vectors(prepared_labels).joined(predict.fusion, _bonus(predict.prior, labels))
+            index = indexes.build(predict.index, vectors.cpu().numpy())
         neighbours = None
         keeps = train_texts is not None and predict.keep_texts > 0
         if train is not None and (predict.neighbours > 0 or keeps):

@@ -27,6 +27,7 @@ from unidex.calibration import Calibration
 from unidex.config import Config, parse, read_toml
 from unidex.errors import ModelError
 from unidex.fusing import Fusing
+from unidex.index.tree import TreeIndex
 from unidex.label_set import LabelSet
 from unidex.locking import locked, sync, synced, unfinished_sibling
 from unidex.neighbours import Neighbours
@@ -149,8 +150,14 @@ def _read(folder: Path, device: str) -> Contents:
         raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
     labels = _read_labels(folder / "labels.jsonl")
     encoder = load_encoder(config, folder / "encoder")
+    index = indexes.load(folder / "index")
+    tree = index if isinstance(index, TreeIndex) else None
     # One label: the table is replaced at once by the saved one.
-    network = build_network(config, encoder, 1, device)
+    network = build_network(config, encoder, 1, device, None if tree is None else tree.tree)
+    if tree is not None and network.tree is not None:
+        # Clusters are saved with the index, which goes by them.
+        for table, clusters in zip(network.tree.tables, tree.clusters, strict=True):
+            table.weight = clusters.to(device)
     tables = network.tables()
     for name in _ENCODER_TABLES:
         if name in tables:
@@ -164,7 +171,7 @@ def _read(folder: Path, device: str) -> Contents:
         config,
         network,
         labels,
-        indexes.load(folder / "index"),
+        index,
         neighbours,
         metrics,
         log,
@@ -296,7 +303,7 @@ def _card(contents: Contents) -> str:
         f"- labels: {len(contents.labels) - removed:,}" + (f" ({removed:,} removed)" if removed else "") + "\n"
         f"- encoder: {config.encoder.kind}; heads: "
         + ", ".join(name for name in ("dual", "classifier") if getattr(config.heads, name))
-        + f"; index: {config.predict.index}\n\n## Scores on test\n\n{table}\n"
+        + f"; index: {'tree' if config.tree.levels else config.predict.index}\n\n## Scores on test\n\n{table}\n"
         + ("" if contents.calibration is None else _card_of_probabilities(contents.calibration))
     )
 

@@ -125,6 +125,13 @@ def nearest_labels(model: Model, label: int, k: int = 10) -> TopK:
     The label is searched as if it were a text, with the dual encoder's vector of its text and with its own classifier.
     So a score is w cos(dual) + (1 - w) cos(classifier) for a model of both heads on unit vectors, w its fusion weight.
     """
+    if model.network.tree is not None:
+        from unidex.index.exact import search_exact
+
+        # Which clusters they are in says nothing here: classifiers alone are compared.
+        hidden = np.union1d([label], np.flatnonzero(model.labels.removed)).astype(np.int64)
+        every = model.index.vectors(np.arange(len(model.labels)))
+        return search_exact(every[label : label + 1], every, k, forbidden=hidden)
     vector = model.encode([model.labels.texts[label]])
     classifiers, head = model.network.classifiers, model.network.classifier
     if classifiers is not None and head is not None and model.config.predict.mode != "dual":

@@ -8,12 +8,13 @@ from typing import Any
 from unidex.errors import ConfigError, listed, quoted
 
 # Sections that a stage may change. The others are of the model as a whole.
-STAGED = ("encoder", "heads", "loss", "pool", "augment", "train")
+STAGED = ("encoder", "heads", "loss", "pool", "tree", "augment", "train")
 # A stage may be written for one encoder: [stages.bag.train].
 _VARIANTS = ("bag", "transformer", "inception")
 # Settings that make the network what it is: it goes on from stage to stage, so they stay. Of the encoder all but these.
 _OF_THE_NETWORK = {
     "heads": {"dim", "projection", "shared_encoder", "classifier_rare"},
+    "tree": {"levels", "layers", "residual", "smoothed"},
     "train": {"validation", "tables"},
 }
 _FREE_OF_THE_ENCODER = {"dropout", "layer_dropout"}

@@ -21,7 +21,7 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.data.dataset import canonical
-from unidex.errors import DataError, listed
+from unidex.errors import DataError, ModelError, listed
 from unidex.index.exact import search_exact
 from unidex.model import Model
 from unidex.topk import contains
@@ -80,6 +80,11 @@ def _checked(model: Model, texts: Sequence[str], positives: sparse.csr_array) ->
     """The taught labels, in ascending order."""
     if isinstance(texts, str):
         raise DataError("texts must be a list of texts, but is one text; write [text]")
+    if model.network.tree is not None:
+        raise ModelError(
+            "labels can be taught where their scores are inner products, but this model has a label tree, whose "
+            "clusters would have to learn too; train it anew with the texts"
+        )
     if positives.shape != (len(texts), len(model.labels)):
         raise DataError(
             f"positives must be {len(texts)} texts x {len(model.labels)} labels, but are "

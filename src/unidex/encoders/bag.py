@@ -87,17 +87,9 @@ class BagEncoder(nn.Module):
         """N x D vectors. With ``touched``, the feature vectors used are noted there as leaves that get a gradient."""
         if self.feature_weights_F is not None:
             rows_NF = _weighed(rows_NF, self.feature_weights_F)
-        if touched is None:
-            summed = _product(rows_NF, self.table.weight)
-        else:
-            if self.dropout and rng is not None:
-                rows_NF = drop_features(rows_NF, self.dropout, rng)
-            ids_U, places = used_columns(rows_NF)
-            ids = torch.from_numpy(ids_U).to(self.table.weight.device)
-            vectors_UD = self.table.gather(ids)
-            touched.append(Touched(self.table, ids, vectors_UD))
-            narrow = sparse.csr_array((rows_NF.data, places, rows_NF.indptr), shape=(rows_NF.shape[0], len(ids_U)))
-            summed = _SparseProduct.apply(narrow, vectors_UD)  # type: ignore[no-untyped-call]
+        if touched is not None and self.dropout and rng is not None:
+            rows_NF = drop_features(rows_NF, self.dropout, rng)
+        summed = weighted_sum(rows_NF, self.table, touched)
         if self.spectral:
             return self._astec(summed, learns=touched is not None)
         unit = nn.functional.normalize(summed, dim=1)
@@ -111,6 +103,19 @@ class BagEncoder(nn.Module):
         if self.layer is None:
             return vectors_ND
         return vectors_ND + nn.functional.dropout(torch.relu(self.layer(vectors_ND)), share)
+
+
+def weighted_sum(rows_NF: sparse.csr_array, table: RowTable, touched: list[Touched] | None = None) -> Tensor:
+    """The sum of feature vectors that each row asks for, N x D; with ``touched``, those used are noted there."""
+    if touched is None:
+        return _product(rows_NF, table.weight)
+    ids_U, places = used_columns(rows_NF)
+    ids = torch.from_numpy(ids_U).to(table.weight.device)
+    vectors_UD = table.gather(ids)
+    touched.append(Touched(table, ids, vectors_UD))
+    narrow = sparse.csr_array((rows_NF.data, places, rows_NF.indptr), shape=(rows_NF.shape[0], len(ids_U)))
+    summed: Tensor = _SparseProduct.apply(narrow, vectors_UD)  # type: ignore[no-untyped-call]
+    return summed
 
 
 def drop_features(rows_NF: sparse.csr_array, share: float, rng: np.random.Generator) -> sparse.csr_array:

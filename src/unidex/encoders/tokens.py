@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from unidex import progress
 from unidex.data.texts import row_numbers
@@ -122,6 +123,24 @@ class TokenRows:
         ids = np.full(mask.shape, pad, dtype=np.int64)
         ids[mask] = self.flat()
         return ids, mask
+
+
+def token_weights(rows: TokenRows) -> sparse.csr_array:
+    """Texts as sparse rows, N x largest token id + 1: how often each token stands in them, times its rarity.
+
+    Formula, with n_t the number of texts that have token t: count ln((1 + N) / (1 + n_t)); a token that all have is 0.
+
+    >>> token_weights(TokenRows.of([[1, 2, 2], [1]], max_length=4)).toarray().astype(float).round(2).tolist()
+    [[0.0, 0.0, 0.81], [0.0, 0.0, 0.0]]
+    """
+    tokens = rows.flat().astype(np.int64)
+    shape = (len(rows), int(tokens.max(initial=-1)) + 1)
+    owners = np.repeat(np.arange(len(rows)), rows.lengths)
+    counts = sparse.csr_array((np.ones(len(tokens), dtype=np.float32), (owners, tokens)), shape=shape)
+    counts.sum_duplicates()
+    rarity = np.log((1 + len(rows)) / (1 + np.bincount(counts.indices, minlength=shape[1])))
+    counts.data = (counts.data * rarity[counts.indices]).astype(np.float32)
+    return counts
 
 
 def tokenise(

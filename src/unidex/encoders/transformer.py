@@ -122,25 +122,46 @@ class TransformerEncoder(nn.Module):
         Texts of similar length go through the layers together, so that little is computed on padding. ``touched`` and
         ``rng`` are for encoders with tables: every weight here is dense, and its dropout draws from torch.
         """
+        return self._encoded(rows, [])
+
+    def at_layers(self, rows: TokenRows, layers: list[list[int]]) -> tuple[Tensor, list[Tensor]]:
+        """The vectors, and for each list of layers, counted from 1, their outputs pooled and side by side; one pass."""
+        whole = self._encoded(rows, [layer for some in layers for layer in some])
+        widths = [self.dim, *(self.dim * len(some) for some in layers)]
+        last, *found = whole.split(widths, dim=1)  # type: ignore[no-untyped-call]
+        return last, found
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers."""
+        return int(self.model.config.num_hidden_layers)
+
+    def _encoded(self, rows: TokenRows, layers: list[int]) -> Tensor:
+        """The vectors of texts, and behind them those of these layers."""
         device = next(self.model.parameters()).device
         if len(rows) == 0:
-            return torch.empty(0, self.dim, device=device)
+            return torch.empty(0, self.dim * (1 + len(layers)), device=device)
         # Longest first: a step that does not fit into memory fails at once.
         order = np.argsort(-rows.lengths, kind="stable")
         limits = _TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE
         starts = [0, *chunk_ends(rows.lengths[order], *limits)]
-        chunks = [self._chunk(rows[order[start:end]], device) for start, end in pairwise(starts)]
+        chunks = [self._chunk(rows[order[start:end]], device, layers) for start, end in pairwise(starts)]
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return torch.cat(chunks).index_select(0, _moved(back, device))
 
-    def _chunk(self, rows: TokenRows, device: torch.device) -> Tensor:
+    def _chunk(self, rows: TokenRows, device: torch.device, layers: list[int]) -> Tensor:
         ids, present = rows.padded(self._pad)
         # Known here, without asking the device: where nothing is padded, attention needs no mask and is faster.
         mask_NT = None if present.all() else _moved(present, device)
         with self._autocast(device):
             # Masks are whole numbers there: some models multiply with them.
             attended = None if mask_NT is None else mask_NT.long()
+            if layers:
+                found = self.model(input_ids=_moved(ids, device), attention_mask=attended, output_hidden_states=True)
+                # The first of these are the embeddings, before any layer.
+                outputs = [found.last_hidden_state, *(found.hidden_states[layer] for layer in layers)]
+                return torch.cat([self._pooled(hidden_NTD, mask_NT) for hidden_NTD in outputs], dim=1)
             hidden_NTD: Tensor = self.model(input_ids=_moved(ids, device), attention_mask=attended).last_hidden_state
         return self._pooled(hidden_NTD, mask_NT)
 

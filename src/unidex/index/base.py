@@ -30,6 +30,8 @@ KINDS = {
     "hnsw": "unidex.index.hnsw:HnswIndex",
     "pq": "unidex.index.pq:PqIndex",
 }
+# Those that need more than label vectors: a trained network brings them, they are not chosen.
+_BROUGHT = {"tree": "unidex.index.tree:TreeIndex"}
 FORMAT = 1
 _MANIFEST = "manifest.json"
 _CHECKED_AT_ONCE = 1 << 22  # numbers looked at in one go, so that a mapped file is never read whole
@@ -130,10 +132,11 @@ def load(folder: Path) -> Index:
 
 
 def _class_of(kind: str) -> type[Index]:
-    if kind not in KINDS:
+    kinds = KINDS | _BROUGHT
+    if kind not in kinds:
         raise ConfigError(f"an index must be one of {listed(KINDS)}, but is {quoted(kind)}")
     # Imported when wanted: the protocol can be used without torch or faiss.
-    module, name = KINDS[kind].split(":")
+    module, name = kinds[kind].split(":")
     found: type[Index] = getattr(importlib.import_module(module), name)
     return found
 

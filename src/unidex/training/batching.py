@@ -15,11 +15,11 @@ from torch import Tensor
 from unidex.augment.points import label_points
 from unidex.config import Augment, Config
 from unidex.distributed import Processes
-from unidex.errors import UnidexError
+from unidex.errors import ConfigError, UnidexError
 from unidex.network import Network, Vectors
 from unidex.pools.batches import cluster_size, clustered_batches, joined_clusters, num_clusters, random_batches
 from unidex.pools.negatives import mine_negatives
-from unidex.pools.pool import Batch, make_batch, whole_batch
+from unidex.pools.pool import Batch, label_batch, make_batch, whole_batch
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +91,12 @@ class Batching:
         self._rows = np.flatnonzero(np.diff(data.positives.indptr))
         if len(self._rows) == 0:
             raise UnidexError("training needs at least one text with a label, but there is none")
+        self._positives_LN: sparse.csr_array | None = None
+        if config.pool.batches == "labels":
+            _check_label_batches(config)
+            # What is gone through in an epoch are labels with texts.
+            self._positives_LN = sparse.csr_array(data.positives.T)
+            self._rows = np.flatnonzero(np.diff(self._positives_LN.indptr))
         self._clusters: list[Ids] | None = None
         self._shortlist: Ids | None = None
         epochs, size = config.train.epochs, config.train.batch_size
@@ -129,7 +135,7 @@ class Batching:
             )
 
     def batches(self, epoch: int) -> list[Ids]:
-        """The texts of each batch of an epoch."""
+        """The texts of each batch of an epoch, or its labels where batches are of labels."""
         rng = np.random.default_rng([self._seed, BATCHES, epoch])
         if self._clusters is None:
             size = self._config.train.batch_size
@@ -139,8 +145,10 @@ class Batching:
         return [self._clusters[number] for number in rng.permutation(len(self._clusters))]
 
     def batch(self, texts: Ids, rng: np.random.Generator) -> Batch:
-        """The pool and the targets of a batch of texts."""
+        """The pool and the targets of a batch of texts; of labels, their texts and the targets."""
         pool, data = self._config.pool, self._data
+        if self._positives_LN is not None:
+            return label_batch(data.positives, data.filter_pairs, self._positives_LN, texts, rng)
         if pool.labels == "all":
             return whole_batch(data.positives, data.filter_pairs, texts)
         return make_batch(
@@ -179,3 +187,18 @@ class Batching:
         found = vectors.classifier if dual is None else dual
         assert found is not None
         return found
+
+
+def _check_label_batches(config: Config) -> None:
+    unfit = None
+    if config.pool.labels == "all":
+        unfit = "pool.labels = 'all'"
+    elif config.pool.hard_negatives:
+        unfit = f"pool.hard_negatives = {config.pool.hard_negatives}"
+    elif config.loss.log_q:
+        unfit = f"loss.log_q = {config.loss.log_q}"
+    if unfit is not None:
+        raise ConfigError(
+            "batches of labels (pool.batches = 'labels') are scored against these labels alone, each as often as any, "
+            f"but this recipe has {unfit}; set pool.labels=picked, pool.hard_negatives=0 and loss.log_q=0"
+        )

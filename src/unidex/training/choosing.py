@@ -120,6 +120,10 @@ class Validation:
         fusions = FUSIONS if predict.choose_fusion and both else ()
         priors = PRIORS if predict.choose_prior else ()
         places = places_needed(self.split, PLACES)
+        if network.tree is not None:
+            metrics = metrics_of(self._by_tree(network, places), self.dataset, self.split)
+            value = metric_value(metrics, metric)
+            return Choice(epochs, predict.fusion, 0.0, 0.0, config.augment.method, 0, metrics, value)
         parts = self._parts(network, config, places, near=predict.choose_neighbours or predict.neighbours > 0)
 
         def metrics_with(tried: Weights) -> dict[str, float]:
@@ -193,8 +197,15 @@ class Validation:
     def calibration(self, network: Network, config: Config, weights: Weights) -> Calibration | None:
         """Probabilities fitted to what a network says with these weights; None where texts are too few."""
         places = places_needed(self.split, CALIBRATED_PLACES)
+        if network.tree is not None:
+            return self.calibration_of(self._by_tree(network, places))
         parts = self._parts(network, config, places, near=weights.neighbours > 0)
         return self.calibration_of(parts.ranked(weights, places))
+
+    def _by_tree(self, network: Network, places: int) -> TopK:
+        """The best labels of the texts kept back, as a label tree finds them."""
+        queries = network.text_vectors(self.texts).joined()
+        return network.tree_index(self.labels).search(queries, places, forbidden=self.forbidden)
 
     def _counts(self) -> NDArray[np.int64]:
         """Number of texts that are trained on of each label."""

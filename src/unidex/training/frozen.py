@@ -60,6 +60,7 @@ def frozen(network: Network, data: TrainingSet, config: Config, processes: Proce
         network.classifiers,
         temperature=1.0,
         classifier_encoder=None if own is None else KeptVectors(slice(dim, dim + own.dim)),
+        tree=network.tree,
     )
     step.log_scales = network.log_scales
     network.eval()

@@ -31,6 +31,7 @@ from unidex.training.log import TrainingLog
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers
 from unidex.training.stopping import StopRequest
+from unidex.training.tree_step import TreeStep
 from unidex.training.wide_step import WideStep
 
 logger = logging.getLogger(__name__)
@@ -91,6 +92,9 @@ class Trainer:
             self._wide = WideStep(
                 self._stepped, data.texts, data.labels, config, processes, self._log_q, self._move_rows
             )
+        self._tree: TreeStep | None = None
+        if self._stepped.tree is not None:
+            self._tree = TreeStep(self._stepped, data.texts, data.positives, data.filter_pairs, config)
         self.epoch = self.batch = self.step = 0
         self._best: dict[str, Tensor] | None = None
         self._best_value = -np.inf
@@ -176,6 +180,12 @@ class Trainer:
     def _step(self, rows: Ids, number: int) -> Tensor:
         rng = np.random.default_rng([self.seed, STEP, self.epoch, number])
         torch.manual_seed(int(rng.integers(2**63)))
+        if self._tree is not None:
+            self._seen += len(rows)
+            value, touched = self._tree(rows, self.epoch, rng)
+            value.backward()  # type: ignore[no-untyped-call]
+            self.optimisers.step(touched, self.step)
+            return value.detach()
         batch = self._batching.batch(rows, rng)
         self._seen += len(batch.texts)
         if self._wide is not None:

@@ -83,6 +83,9 @@ class Optimisers:
             "classifier_features": train.lr_encoder,
             "classifiers": train.lr_classifier,
         }
+        # Clusters of a label tree learn like classifiers.
+        clusters = [name for name in network.tables() if name.startswith("clusters_")]
+        self._table_rates |= dict.fromkeys(clusters, train.lr_classifier)
         self.rows: dict[str, RowOptimiser] = {name: make(table) for name, table in network.tables().items()}
         self._name_of = {id(table): name for name, table in network.tables().items()}
 

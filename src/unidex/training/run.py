@@ -14,18 +14,21 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.augment.points import check_label_texts
-from unidex.building import build_encoder, build_network, start_biases, start_classifiers
+from unidex.building import build_encoder, build_network, start_biases, start_classifiers, start_cluster_biases
 from unidex.calibration import Calibration
 from unidex.config import Config
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
 from unidex.encoders.bag import rare_weights
 from unidex.errors import UnidexError
+from unidex.labels.tree import LabelTree
 from unidex.model import Model, label_set
 from unidex.network import BLOCK, Network
 from unidex.recipe_reading import join_stages
 from unidex.training.batching import TrainingSet, with_label_points
 from unidex.training.choosing import Choice, Validation
+from unidex.training.classifier_parts import check_parts, make_parts, words_of_labels
+from unidex.training.label_trees import check_tree, cluster_positives, grown_tree, learns_labels
 from unidex.training.loop import Trainer
 from unidex.training.phases import FALLING, REHEARSAL, changed, falling, sized
 from unidex.training.staging import (
@@ -40,6 +43,7 @@ from unidex.training.staging import (
     together,
 )
 from unidex.training.trying import PLAIN, SAID, tries
+from unidex.training.unseen import settle_unseen
 from unidex.weighing import Weights
 
 logger = logging.getLogger(__name__)
@@ -82,10 +86,14 @@ class Run:
     ) -> None:
         stages = {name: sized(part, len(dataset.train)) for name, part in config.in_stages().items()}
         check_recipe(stages)
+        check_parts(stages.values(), dataset, processes)
         check_fuse(list(stages.values())[-1])
+        for name, part in stages.items():
+            check_tree(part, processes, followed=name != list(stages)[-1])
         # The last stage is the recipe of the model; those before it lead to where it begins.
         *self._earlier, (self._last, config) = stages.items()
         self._before: Network | None = None
+        self._tree: LabelTree | None = None
         self._stage = 0
         self.dataset, self.config, self.seed, self.device, self.folder = dataset, config, seed, device, folder
         self.processes = processes
@@ -129,12 +137,15 @@ class Run:
             config = changed(config, {"predict": weights, "train": {"epochs": chosen["epochs"]}})
         if calibration is not None:
             metrics["calibration"] = calibration.summary()
+        network.fold()
         if network.classifiers is not None and self.processes.size > 1:
             rows = self.processes.gather_on_first(network.classifiers.weight)
             if rows is not None:
                 network.classifiers.weight = rows
         if not self.processes.is_first:
             return None
+        learned = self.dataset.train.positives if config.train.falling_epochs > 0 else best.trainer.data.positives
+        settle_unseen(network, config, learned)
         labels = label_set(self.dataset.labels.texts, self.dataset.labels.uids, self.dataset.label_frequencies())
         train = (self._texts, self.dataset.train.positives)
         model = Model.build(
@@ -159,7 +170,7 @@ class Run:
         results = {}
         for name, config in self._earlier:
             logger.info("stage %d of %d: %s", self._stage + 1, len(self._earlier) + 1, name)
-            validation = None if config.train.surrogate else self._validation
+            validation = self._validation if learns_labels(config) else None
             trainer, results[name] = self._train(
                 config, rows, f"training-{name}", resume=resume, validation=validation, followed=True
             )
@@ -250,14 +261,15 @@ class Run:
         split = self.dataset.train if rows is None else self.dataset.train.take(rows)
         texts = self._texts if rows is None else self._texts[rows]
         data = TrainingSet(texts, self._labels, split.positives, split.filter_pairs)
+        if config.augment.method != "none":
+            check_label_texts(self.dataset)
+            data = with_label_points(data, config.augment, self.seed, self._encoder.stack)
         if config.train.surrogate:
             # By what texts say; an encoder that reads no features has vectors of its own.
-            features = texts if sparse.issparse(texts) else self._encoded(texts)
-            return surrogate_set(data, features, config, self.seed)
-        if config.augment.method == "none":
-            return data
-        check_label_texts(self.dataset)
-        return with_label_points(data, config.augment, self.seed, self._encoder.stack)
+            features = data.texts if sparse.issparse(data.texts) else self._encoded(data.texts)
+            words = words_of_labels(config, self._encoder, self._labels)
+            return surrogate_set(data, features, config, self.seed, words)
+        return data
 
     def _train(
         self,
@@ -272,7 +284,7 @@ class Run:
     ) -> tuple[Trainer, dict[str, Any]]:
         """A trainer at its end; with ``after``, it has gone on from where another one ended."""
         data = self._training_set(config, rows)
-        network = self._network(config, phase, data) if after is None else after.network
+        network = self._network(config, phase, data, rows) if after is None else after.network
         validate = None
         if validation is not None:
 
@@ -302,14 +314,18 @@ class Run:
         vectors: NDArray[np.float32] = torch.cat(blocks).cpu().numpy()
         return vectors
 
-    def _network(self, config: Config, phase: str, data: TrainingSet) -> Network:
+    def _network(self, config: Config, phase: str, data: TrainingSet, rows: NDArray[np.int64] | None) -> Network:
         """A network at its start, or at that of a stage: there it goes on from where the one before ended."""
         torch.manual_seed(self.seed)
         if self._start is not None:
             restore_encoder(self._encoder, self._start)
         set_dropout(self._encoder, config, self.config)
         shard = self.processes.shard(data.labels.shape[0])
-        network = build_network(config, self._encoder, shard, self.device)
+        if config.tree.levels and self._tree is None:
+            # Grown once: clusters go on from stage to stage, and from trial to trial.
+            self._tree = grown_tree(data.texts, data.positives, config.tree, self.seed)
+        network = build_network(config, self._encoder, shard, self.device, self._tree)
+        network.parts = make_parts(network, config, data, self.dataset.train.positives, rows, self.seed)
         # Without dropout: what begins at vectors begins at those that are searched.
         network.eval()
         if config.heads.classifier_rare > 0 and network.classifier_encoder is not None:
@@ -317,7 +333,7 @@ class Run:
             network.classifier_encoder.weigh(torch.from_numpy(weights).to(self.device))
         goes_on = False
         if self._before is not None:
-            same_labels = self._earlier[self._stage - 1][1].train.surrogate == config.train.surrogate == 0
+            same_labels = learns_labels(self._earlier[self._stage - 1][1]) and learns_labels(config)
             goes_on = carry_on(network, self._before, same_labels=same_labels)
         if config.heads.classifier and not goes_on and not config.train.surrogate:
             if config.heads.classifier_start == "label-text":
@@ -326,6 +342,8 @@ class Run:
                 start_at_centroids(network, data.texts, data.positives, shard, self.processes)
         if config.heads.classifier and not goes_on and config.heads.classifier_bias != "none":
             start_biases(network, config.heads.classifier_bias, data.positives, shard)
+        if self._tree is not None and self._before is None and config.heads.classifier_bias != "none":
+            start_cluster_biases(network, config.heads.classifier_bias, cluster_positives(self._tree, data.positives))
         if config.train.tables == "file":
             if self.folder is None or self.device.type != "cpu":
                 raise UnidexError(

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from unidex.augment.walks import walk_targets
 from unidex.config import Config
 from unidex.distributed import Processes
 from unidex.errors import ConfigError
@@ -17,12 +16,10 @@ from unidex.fusing import check_installed
 from unidex.labels.tree import balanced_clusters, label_centroids
 from unidex.network import Network
 from unidex.training.batching import TrainingSet
+from unidex.training.label_trees import smoothing_graph
 
 logger = logging.getLogger(__name__)
 
-# Astec's walks between labels, which smooth their centroids; none where a label has too many texts.
-_WALK = {"length": 50, "restart": 0.2, "most": 10}
-_MOST_TEXTS_OF_A_LABEL = 5000
 _CLUSTERS = 3  # part of a seed: batching has 0 to 2
 
 
@@ -36,10 +33,10 @@ def check_recipe(stages: dict[str, Config]) -> None:
         )
     for config in earlier:
         heads = config.heads
-        if config.train.surrogate and (heads.dual or not heads.classifier or config.augment.method != "none"):
+        if config.train.surrogate and (heads.dual or not heads.classifier):
             raise ConfigError(
-                "a stage with train.surrogate needs heads.classifier = true, heads.dual = false and augment.method = "
-                "'none', as clusters of labels have no texts, but has not"
+                "a stage with train.surrogate needs heads.classifier = true and heads.dual = false, as clusters of "
+                "labels have no texts, but has not"
             )
     for config in stages.values() if earlier else ():
         unfit = None
@@ -94,8 +91,8 @@ def set_dropout(encoder: Any, config: Config, built: Config) -> None:
 def carry_on(network: Network, before: Network, *, same_labels: bool) -> bool:
     """Let a network go on where that of the stage before ended; the result says whether its classifiers do.
 
-    Encoders, heads and classifiers that both have are taken; a head that is new begins as it was built. Classifiers of
-    clusters (train.surrogate) are not those of labels (not ``same_labels``) and are left behind.
+    Encoders, heads, parts of classifiers and classifiers that both have are taken; a head that is new begins as it was
+    built. Classifiers of clusters (train.surrogate) are not those of labels (not ``same_labels``) and are left behind.
     """
     for name in ("dual", "classifier"):
         new, old = getattr(network, name), getattr(before, name)
@@ -103,6 +100,11 @@ def carry_on(network: Network, before: Network, *, same_labels: bool) -> bool:
             new.load_state_dict(old.state_dict())
     if network.classifier_encoder is not None and before.classifier_encoder is not None:
         network.classifier_encoder = before.classifier_encoder
+    if network.parts is not None and before.parts is not None:
+        network.parts.carry_on(before.parts)
+    if network.tree is not None and before.tree is not None:
+        network.tree.load_state_dict(before.tree.state_dict())
+        network.tree.tables = before.tree.tables
     if network.log_scales.requires_grad and before.log_scales.requires_grad:
         with torch.no_grad():
             network.log_scales.copy_(before.log_scales)
@@ -137,7 +139,9 @@ def num_surrogates(config: Config, num_labels: int) -> int:
     return min(config.train.surrogate, num_labels)
 
 
-def surrogate_set(data: TrainingSet, texts_NF: Any, config: Config, seed: int) -> TrainingSet:
+def surrogate_set(
+    data: TrainingSet, texts_NF: Any, config: Config, seed: int, label_rows_LF: sparse.csr_array | None = None
+) -> TrainingSet:
     """The training set of a stage that learns clusters of labels: a text has the clusters of its labels.
 
     Args:
@@ -145,16 +149,14 @@ def surrogate_set(data: TrainingSet, texts_NF: Any, config: Config, seed: int) -
         texts_NF: features or vectors of its texts, that labels are clustered by.
         config: the recipe of the stage.
         seed: of every random choice.
+        label_rows_LF: what the labels' texts say, where classifiers are made of it: a cluster says what its labels say.
 
     References: Astec (arXiv 2111.06685), its surrogate task.
     """
     positives = data.positives
     num_labels, count = positives.shape[1], num_surrogates(config, positives.shape[1])
     rng = np.random.default_rng([seed, _CLUSTERS])
-    graph = None
-    if np.bincount(positives.indices, minlength=num_labels).max(initial=0) <= _MOST_TEXTS_OF_A_LABEL:
-        graph = walk_targets(positives, rng, verbose=_MOST_TEXTS_OF_A_LABEL, **_WALK)  # type: ignore[arg-type]
-        graph = sparse.csr_array(graph / graph.sum(axis=1)[:, None])
+    graph = smoothing_graph(positives, rng)
     clusters_L = balanced_clusters(label_centroids(texts_NF, positives, graph), count, rng)
     logger.info(
         "%d labels in %d clusters, %d or %d each", num_labels, count, num_labels // count, -(-num_labels // count)
@@ -164,7 +166,9 @@ def surrogate_set(data: TrainingSet, texts_NF: Any, config: Config, seed: int) -
     return TrainingSet(
         data.texts,
         # Clusters have no texts; what is never read has no columns.
-        np.empty((count, 0), dtype=np.float32),
+        np.empty((count, 0), dtype=np.float32)
+        if label_rows_LF is None
+        else sparse.csr_array(of_clusters.T @ label_rows_LF),
         _at_most_one(positives @ of_clusters),
         sparse.csr_array((len(data.positives.indptr) - 1, count), dtype=bool),
     )

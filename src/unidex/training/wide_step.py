@@ -167,7 +167,8 @@ class WideStep:
 
 def _changed(config: Config) -> bool:
     """Whether classifiers are scored otherwise than as they are stored."""
-    return config.heads.classifier_normalised or config.heads.classifier_dropout > 0
+    heads = config.heads
+    return heads.classifier_normalised or heads.classifier_dropout > 0 or heads.classifier_parts != ["free"]
 
 
 def _blocked(

@@ -1,0 +1,284 @@
+"""Search by a label tree: clusters first, then the labels of the best of them. Scores are products of probabilities.
+
+A text is [its vector for labels | for clusters of level 0 | of level 1 | ...]. With s the score of a cluster or a
+label, an inner product times a scale, and p its parent::
+
+    level 0: sigmoid(s),   below and for labels: sigmoid(s) sigmoid(s_p)
+
+On each level the best clusters by that value are kept (the beam), and only their children are scored. With a beam of
+all clusters every label is.
+
+Shapes: B texts, L labels, D dimensions, C clusters of a level, K candidates of a text, M children of a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from unidex.errors import ModelError
+from unidex.index.base import (
+    check_ids,
+    check_k,
+    check_replaced,
+    check_vectors,
+    hidden_labels,
+    load_array,
+    read_manifest,
+    saved_folder,
+)
+from unidex.labels.candidates import NUMBERS_AT_ONCE, candidate_scores, is_dense
+from unidex.labels.tree import LabelTree
+from unidex.topk import PADDING, TopK
+
+_WIDTH_MULTIPLE = 128  # see `unidex.index.exact`: equal vectors get equal scores
+
+
+class TreeIndex:
+    """Label vectors under a tree of clusters.
+
+    >>> tree = LabelTree((np.array([0, 0, 1]),), (0,))
+    >>> labels, clusters = np.array([[1.0], [2.0], [9.0]]), [torch.tensor([[3.0], [-3.0]])]
+    >>> index = TreeIndex.over(labels, tree=tree, clusters=clusters, beam=[1])
+    >>> index.search(np.array([[1.0, 1.0]]), k=2).ids.tolist()
+    [[1, 0]]
+    """
+
+    def __init__(
+        self,
+        vectors_LD: Tensor,
+        tree: LabelTree,
+        clusters: Sequence[Tensor],
+        beam: Sequence[int],
+        scale: float,
+        removed: NDArray[np.int64],
+    ) -> None:
+        self.tree, self.clusters, self.beam, self.scale = tree, list(clusters), list(beam), scale
+        self._vectors, self._removed = vectors_LD, removed
+        self._children = [torch.from_numpy(children).to(vectors_LD.device) for children in tree.children]
+
+    @classmethod
+    def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Self:
+        """An index over these label vectors; ``settings`` are those of ``over``."""
+        return cls.over(vectors_LD, **settings)
+
+    @classmethod
+    def over(
+        cls,
+        vectors_LD: NDArray[np.floating[Any]] | Tensor,
+        *,
+        tree: LabelTree,
+        clusters: Sequence[Tensor],
+        beam: Sequence[int],
+        scale: float = 1.0,
+    ) -> Self:
+        """An index over these label vectors.
+
+        Args:
+            vectors_LD: a vector a label.
+            tree: which cluster each label is in.
+            clusters: of each level, a vector a cluster.
+            beam: of each level, how many clusters a text keeps.
+            scale: what inner products are multiplied by before they become probabilities.
+        """
+        check_vectors(vectors_LD, "label vectors")
+        if len(vectors_LD) != tree.num_labels:
+            raise ValueError(f"a tree of {tree.num_labels} labels must have as many vectors, but has {len(vectors_LD)}")
+        return cls(_tensor(vectors_LD), tree, clusters, beam, scale, np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The index that ``save`` wrote."""
+        folder = Path(folder)
+        manifest = read_manifest(folder, "tree")
+        settings, num_ids = manifest["settings"], manifest["num_ids"]
+        try:
+            levels, beam, scale = tuple(settings["levels"]), list(settings["beam"]), float(settings["scale"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"{folder}: the manifest must tell the tree's settings, but: {error!r}") from None
+        clusters = [
+            torch.from_numpy(load_array(folder / f"clusters_{level}.npy", (None, None))) for level in range(len(levels))
+        ]
+        below = [*(len(part) for part in clusters[1:]), num_ids]
+        parents = [load_array(folder / f"parents_{level}.npy", (count,)) for level, count in enumerate(below)]
+        for level, (part, above) in enumerate(zip(parents, clusters, strict=True)):
+            check_ids(part, len(above), f"{folder}: clusters of level {level}")
+        tree = LabelTree(tuple(parents), levels)
+        if tree.num_clusters != tuple(len(part) for part in clusters):
+            raise ModelError(f"{folder}: a tree must have a vector for each cluster, but has not; build it again")
+        vectors = load_array(folder / "vectors.npy", (num_ids, manifest["dim"]), mapped=num_ids > 0)
+        removed = check_ids(load_array(folder / "removed.npy", (None,)), num_ids, "removed labels")
+        return cls(_tensor(vectors), tree, clusters, beam, scale, removed)
+
+    def save(self, folder: Path) -> None:
+        """Write ``manifest.json``, ``vectors.npy``, ``removed.npy``, and of each level its clusters and parents."""
+        settings = {"levels": list(self.tree.levels), "beam": self.beam, "scale": self.scale}
+        with saved_folder(
+            folder, {"kind": "tree", "num_ids": self.num_ids, "dim": self.dim, "settings": settings}
+        ) as new:
+            np.save(new / "vectors.npy", self._vectors.cpu().numpy())
+            np.save(new / "removed.npy", self._removed)
+            for level, (parents, clusters) in enumerate(zip(self.tree.parents, self.clusters, strict=True)):
+                np.save(new / f"parents_{level}.npy", parents)
+                np.save(new / f"clusters_{level}.npy", clusters.cpu().numpy())
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels that can be found, without the removed ones."""
+        return self.num_ids - len(self._removed)
+
+    @property
+    def num_ids(self) -> int:
+        """Number of ids given so far, removed labels included; the next added label gets this id."""
+        return len(self._vectors)
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a label's vector; the vectors of texts have those of all levels too."""
+        return self._vectors.shape[1]
+
+    @property
+    def query_dim(self) -> int:
+        """Numbers of a text's vector."""
+        return self.dim + sum(part.shape[1] for part in self.clusters)
+
+    def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of labels, one a row."""
+        found: NDArray[np.float32] = self._vectors[torch.from_numpy(ids)].cpu().numpy()
+        return found
+
+    @torch.no_grad()
+    def search(
+        self,
+        queries_BD: NDArray[np.floating[Any]] | Tensor,
+        k: int,
+        *,
+        allowed: ArrayLike | None = None,
+        forbidden: ArrayLike | None = None,
+    ) -> TopK:
+        """The k best labels of each text among those that its beam leads to; ties go to the lower id.
+
+        Clusters without a label that may be returned are passed over. Where a beam has too few of them, the text is
+        searched with a beam of all clusters, so that places stay empty only for want of labels.
+        """
+        check_k(k)
+        check_vectors(queries_BD, "text vectors", self.query_dim)
+        queries = _tensor(queries_BD).to(self._vectors.device)
+        hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
+        num_visible = self.num_ids if hidden is None else int(np.count_nonzero(~hidden))
+        best = self._search(queries, k, hidden, self.beam)
+        short = np.flatnonzero(np.count_nonzero(best.ids >= 0, axis=1) < min(k, num_visible))
+        if short.size:
+            every = self._search(queries[torch.from_numpy(short)], k, hidden, self.tree.num_clusters)
+            best.ids[short], best.scores[short] = every.ids, every.scores
+        return best
+
+    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
+        """Append labels, each to the cluster whose labels' mean direction is nearest; the result is their ids."""
+        check_vectors(vectors, "label vectors", self.dim)
+        first, new = self.num_ids, _tensor(vectors).to(self._vectors.device)
+        unit = torch.nn.functional.normalize
+        last = torch.from_numpy(self.tree.parents[-1]).to(new.device)
+        centres = new.new_zeros(len(self.clusters[-1]), self.dim).index_add_(0, last, unit(self._vectors, dim=1))
+        chosen = (new @ unit(centres, dim=1).T).argmax(dim=1).cpu().numpy()
+        *above, labels = self.tree.parents
+        self.tree = LabelTree((*above, np.concatenate([labels, chosen])), self.tree.levels)
+        self._children[-1] = torch.from_numpy(self.tree.children[-1]).to(new.device)
+        self._vectors = torch.cat([self._vectors, new])
+        return np.arange(first, self.num_ids, dtype=np.int64)
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Never return these labels again. Their vectors stay, so that the ids of the others do not change."""
+        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
+
+    def replace(self, ids: ArrayLike, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+        """Give labels other vectors, one a row; they stay in their clusters."""
+        chosen = torch.from_numpy(check_replaced(ids, vectors, self.num_ids, self.dim)).to(self._vectors.device)
+        # A copy: the vectors that ``build`` was given, or a saved file, stay as they are.
+        self._vectors = self._vectors.index_copy(0, chosen, _tensor(vectors).to(self._vectors.device))
+
+    def _search(self, queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None, beam: Sequence[int]) -> TopK:
+        dead = None if hidden is None else [torch.from_numpy(part).to(queries_BD.device) for part in self._dead(hidden)]
+        at_once = max(1, NUMBERS_AT_ONCE // self._numbers_of_a_text(beam))
+        blocks = [
+            self._search_block(queries_BD[start : start + at_once], k, dead, beam)
+            for start in range(0, max(1, len(queries_BD)), at_once)
+        ]
+        return TopK(np.concatenate([block.ids for block in blocks]), np.concatenate([block.scores for block in blocks]))
+
+    def _search_block(self, queries_BD: Tensor, k: int, dead: list[Tensor] | None, beam: Sequence[int]) -> TopK:
+        widths = [self.dim, *(part.shape[1] for part in self.clusters)]
+        of_labels, *of_levels = queries_BD.split(widths, dim=1)  # type: ignore[no-untyped-call]
+        num_texts = len(queries_BD)
+        ids_BK = torch.arange(len(self.clusters[0]), device=queries_BD.device).expand(num_texts, -1)
+        above_BK: Tensor | None = None
+        for level, (read, table) in enumerate(zip(of_levels, self.clusters, strict=True)):
+            own_BK, value_BK = self._valued(read, table, ids_BK, above_BK, None if dead is None else dead[level])
+            width = min(beam[level], ids_BK.shape[1])
+            if width < ids_BK.shape[1]:
+                value_BK, kept_BK = value_BK.topk(width, dim=1, sorted=False)
+                ids_BK, own_BK = ids_BK.gather(1, kept_BK), own_BK.gather(1, kept_BK)
+            ids_BK = ids_BK.where(value_BK >= 0, PADDING)
+            ids_BK, above_BK = opened(ids_BK, own_BK, self._children[level])
+        _, value_BK = self._valued(of_labels, self._vectors, ids_BK, above_BK, None if dead is None else dead[-1])
+        found, scores = ids_BK.cpu().numpy(), value_BK.cpu().numpy()
+        return TopK.rank(np.where(scores < 0, PADDING, found), scores).first(k)
+
+    def _valued(
+        self, texts_BD: Tensor, table: Tensor, ids_BK: Tensor, above_BK: Tensor | None, dead: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The probabilities of candidates, and their values: times the parent's, and -1 where there is none."""
+        places_BK = ids_BK.clamp(min=0)
+        if is_dense(ids_BK.shape[1], len(table)):
+            scores_BK = _all_scores(texts_BD, table).gather(1, places_BK)
+        else:
+            scores_BK = candidate_scores(texts_BD, table, places_BK)
+        own_BK = torch.sigmoid(scores_BK * self.scale)
+        value_BK = own_BK if above_BK is None else own_BK * above_BK
+        none_BK = ids_BK < 0 if dead is None else (ids_BK < 0) | dead[places_BK]
+        return own_BK, value_BK.masked_fill(none_BK, -1.0)
+
+    def _dead(self, hidden: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+        """Of each level, which clusters have no label that may be returned; behind them, which labels may not."""
+        found = [hidden]
+        for parents, count in zip(reversed(self.tree.parents), reversed(self.tree.num_clusters), strict=True):
+            found.insert(0, np.bincount(parents[~found[0]], minlength=count) == 0)
+        return found
+
+    def _numbers_of_a_text(self, beam: Sequence[int]) -> int:
+        """Numbers that a text needs at most while it is searched."""
+        width, most = len(self.clusters[0]), 1
+        tables = [*self.clusters, self._vectors]
+        for level, table in enumerate(tables):
+            most = max(most, len(table) if is_dense(width, len(table)) else width * table.shape[1])
+            if level < len(self._children):
+                width = min(beam[level], width) * self._children[level].shape[1]
+        return most
+
+
+def opened(ids_BK: Tensor, own_BK: Tensor, children_CM: Tensor) -> tuple[Tensor, Tensor]:
+    """The children of clusters, B x K M, and beside each what its cluster has; -1 where there is none.
+
+    >>> opened(torch.tensor([[1, -1]]), torch.tensor([[0.5, 0.1]]), torch.tensor([[0, 1], [2, -1]]))[0].tolist()
+    [[2, -1, -1, -1]]
+    """
+    children_BKM = children_CM[ids_BK.clamp(min=0)].masked_fill(ids_BK[..., None] < 0, PADDING)
+    return children_BKM.flatten(1), own_BK[..., None].expand_as(children_BKM).flatten(1)
+
+
+def _all_scores(texts_BD: Tensor, table_CD: Tensor) -> Tensor:
+    whole = len(table_CD) // _WIDTH_MULTIPLE * _WIDTH_MULTIPLE
+    rest = torch.nn.functional.pad(table_CD[whole:], (0, 0, 0, _WIDTH_MULTIPLE - (len(table_CD) - whole)))
+    return torch.cat([texts_BD @ table_CD[:whole].T, (texts_BD @ rest.T)[:, : len(table_CD) - whole]], dim=1)
+
+
+def _tensor(vectors: NDArray[np.floating[Any]] | Tensor) -> Tensor:
+    if isinstance(vectors, Tensor):
+        return vectors.detach().float()
+    return torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
