@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 
@@ -63,3 +64,14 @@ def title_of(status: int) -> str:
     """
     # Older Pythons have the names of the RFC before.
     return {413: "Content Too Large", 422: "Unprocessable Content"}.get(status) or HTTPStatus(status).phrase
+
+
+def refused(error: Exception) -> ProblemError:
+    """The answer to a request that a model cannot do; what it says of the mode is said of that field.
+
+    >>> refused(ValueError("mode must be one of the model's heads")).field
+    'mode'
+    >>> refused(ValueError("the model has none")).field is None
+    True
+    """
+    return ProblemError(422, str(error), field="mode" if re.search(r"\bmode\b", str(error)) else None)

@@ -17,7 +17,7 @@ from unidex.locking import LockedError
 from unidex.server import reading
 from unidex.server.batching import Batches
 from unidex.server.observing import Metrics
-from unidex.server.problems import ClientLeftError, ProblemError
+from unidex.server.problems import ClientLeftError, ProblemError, refused
 from unidex.server.schemas import (
     ExplainAnswer,
     ExplainRequest,
@@ -124,7 +124,7 @@ class Service:
             try:
                 reasons = explain(live.model, request.text, k=request.k, labels=labels, mode=request.mode)
             except UnidexError as error:
-                raise ProblemError(422, str(error), field="mode" if "mode" in str(error) else None) from None
+                raise refused(error) from None
             return ExplainAnswer([reason.as_dict() for reason in reasons], live.title)  # type: ignore[misc]
 
         return await self._call(explained)

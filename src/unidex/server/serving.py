@@ -22,7 +22,7 @@ from unidex.neighbourhood import nearest_labels
 from unidex.searching import Mode
 from unidex.server.batching import Job, Part
 from unidex.server.label_rows import EncodedLabels, label_row, near_row
-from unidex.server.problems import ProblemError
+from unidex.server.problems import ProblemError, refused
 from unidex.server.schemas import Frequency, LabelName, LabelRow, LabelsAnswer, NeighboursAnswer, Order
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class Serving:
             except ProblemError as error:
                 found = [error] * len(parts)
             except UnidexError as error:
-                found = [ProblemError(422, str(error), field="mode" if "mode" in str(error) else None)] * len(parts)
+                found = [refused(error)] * len(parts)
             for number, result in zip(numbers, found, strict=True):
                 results[number] = result
         return results
