@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.augment.walks import walk_targets
@@ -53,14 +54,25 @@ def grown_tree(texts: Any, positives: sparse.csr_array, settings: Tree, seed: in
 
 def cluster_positives(tree: LabelTree, positives: sparse.csr_array) -> list[sparse.csr_array]:
     """Texts x clusters of each level: the sum of the targets of a cluster's labels, at most 1."""
-    num_labels = tree.num_labels
-    found = []
-    for clusters_L, count in zip(tree.clusters_of_labels(), tree.num_clusters, strict=True):
-        member = (np.ones(num_labels, dtype=np.float32), (np.arange(num_labels), clusters_L))
-        summed = sparse.csr_array(positives @ sparse.csr_array(member, shape=(num_labels, count)))
-        summed.sort_indices()
-        summed.data = np.minimum(summed.data, 1).astype(np.float32)
-        found.append(summed)
+    levels = zip(tree.clusters_of_labels(), tree.num_clusters, strict=True)
+    return [targets_of_clusters(positives, membership(clusters_L, count)) for clusters_L, count in levels]
+
+
+def membership(clusters_L: NDArray[np.int64], num_clusters: int) -> sparse.csr_array:
+    """Labels x clusters, 1 where a label is in a cluster."""
+    member = (np.ones(len(clusters_L), dtype=np.float32), (np.arange(len(clusters_L)), clusters_L))
+    return sparse.csr_array(member, shape=(len(clusters_L), num_clusters))
+
+
+def targets_of_clusters(positives: sparse.csr_array, members_LC: sparse.csr_array) -> sparse.csr_array:
+    """Texts x clusters: the sum of the targets of a cluster's labels, at most 1.
+
+    >>> targets_of_clusters(sparse.csr_array([[0.5, 0.7, 0.2]]), membership(np.array([0, 0, 1]), 2)).toarray().round(1)
+    array([[1. , 0.2]], dtype=float32)
+    """
+    found = sparse.csr_array(positives @ members_LC)
+    found.sort_indices()
+    found.data = np.minimum(found.data, 1).astype(np.float32)
     return found
 
 

@@ -16,7 +16,7 @@ from unidex.fusing import check_installed
 from unidex.labels.tree import balanced_clusters, label_centroids
 from unidex.network import Network
 from unidex.training.batching import TrainingSet
-from unidex.training.label_trees import smoothing_graph
+from unidex.training.label_trees import membership, smoothing_graph, targets_of_clusters
 
 logger = logging.getLogger(__name__)
 
@@ -161,24 +161,16 @@ def surrogate_set(
     logger.info(
         "%d labels in %d clusters, %d or %d each", num_labels, count, num_labels // count, -(-num_labels // count)
     )
-    member = (np.ones(num_labels, dtype=np.float32), (np.arange(num_labels), clusters_L))
-    of_clusters = sparse.csr_array(member, shape=(num_labels, count))
+    members_LC = membership(clusters_L, count)
     return TrainingSet(
         data.texts,
         # Clusters have no texts; what is never read has no columns.
         np.empty((count, 0), dtype=np.float32)
         if label_rows_LF is None
-        else sparse.csr_array(of_clusters.T @ label_rows_LF),
-        _at_most_one(positives @ of_clusters),
+        else sparse.csr_array(members_LC.T @ label_rows_LF),
+        targets_of_clusters(positives, members_LC),
         sparse.csr_array((len(data.positives.indptr) - 1, count), dtype=bool),
     )
-
-
-def _at_most_one(positives: sparse.csr_array) -> sparse.csr_array:
-    found = sparse.csr_array(positives)
-    found.sort_indices()
-    found.data = np.minimum(found.data, 1).astype(np.float32)
-    return found
 
 
 def together(stages: dict[str, dict[str, Any]]) -> dict[str, Any]:
