@@ -1,10 +1,13 @@
 """Small generated problems whose answers are known: a text holds the words of its labels among words of no meaning."""
 
 import numpy as np
+import torch
 from scipy import sparse
 
+from unidex.building import build_encoder, build_network
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
+from unidex.training.batching import TrainingSet
 
 
 def topics(num_labels=24, num_train=240, num_test=60, seed=0, labels_per_text=2, filters=False):
@@ -38,3 +41,12 @@ QUICK = [
     "pool.refresh_every=2",
     "pool.hard_negatives=2",
 ]
+
+
+def begun(config, data):
+    """A network as a run begins with it, and what it is trained on."""
+    torch.manual_seed(0)
+    encoder = build_encoder(config, data.train.texts, data.labels.texts)
+    network = build_network(config, encoder, data.num_labels)
+    texts, labels = encoder.prepare(data.train.texts), encoder.prepare(data.labels.texts)
+    return network, TrainingSet(texts, labels, data.train.positives, data.train.filter_pairs)

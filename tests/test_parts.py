@@ -6,9 +6,8 @@ import torch
 from scipy import sparse
 
 from gradients import gradients
-from synthetic import topics
+from synthetic import begun, topics
 from test_training import digest
-from unidex.building import build_encoder, build_network
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.distributed import ALONE, Processes
@@ -31,7 +30,6 @@ from unidex.network import Network
 from unidex.pipeline import train
 from unidex.pools.pool import whole_batch
 from unidex.recipe_reading import load
-from unidex.training.batching import TrainingSet
 from unidex.training.classifier_parts import check_parts, label_graph, make_parts
 from unidex.training.loop import Trainer
 from unidex.training.objective import objective
@@ -56,15 +54,7 @@ def made(recipe, settings=(), data=None):
     """A network with its parts, as a run begins with it, and what it is trained on."""
     data = data or problem()
     config = list(load(recipe, [*SMALL, *settings]).in_stages().values())[-1]
-    torch.manual_seed(0)
-    encoder = build_encoder(config, data.train.texts, data.labels.texts)
-    network = build_network(config, encoder, data.num_labels)
-    whole = TrainingSet(
-        encoder.prepare(data.train.texts),
-        encoder.prepare(data.labels.texts),
-        data.train.positives,
-        data.train.filter_pairs,
-    )
+    network, whole = begun(config, data)
     network.parts = make_parts(network, config, whole, whole.positives, None, seed=0)
     return network, config, whole
 

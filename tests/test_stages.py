@@ -13,8 +13,7 @@ import torch
 from scipy import sparse
 
 from stopped_runs import digest, train_command
-from synthetic import QUICK, topics
-from unidex.building import build_encoder, build_network
+from synthetic import QUICK, begun, topics
 from unidex.data import formats
 from unidex.distributed import ALONE
 from unidex.errors import ConfigError
@@ -23,7 +22,6 @@ from unidex.model import Model
 from unidex.pipeline import train
 from unidex.pools.batches import cluster_size, joined_clusters
 from unidex.recipe_reading import load
-from unidex.training.batching import TrainingSet
 from unidex.training.frozen import frozen
 from unidex.training.loop import Trainer
 
@@ -155,15 +153,7 @@ def test_steps_on_kept_vectors_are_steps_without_a_gradient_of_the_encoder():
     data, config = topics(), load("unidec", [*QUICK, "loss.dual_weight=0.0", "train.freeze_encoder=true"])
     found = []
     for kept in (True, False):
-        torch.manual_seed(0)
-        encoder = build_encoder(config, data.train.texts, data.labels.texts)
-        network = build_network(config, encoder, data.num_labels)
-        whole = TrainingSet(
-            encoder.prepare(data.train.texts),
-            encoder.prepare(data.labels.texts),
-            data.train.positives,
-            data.train.filter_pairs,
-        )
+        network, whole = begun(config, data)
         # A learning rate of 0 leaves the vectors where they are, at the price of their gradients.
         settings = config
         if not kept:
