@@ -23,6 +23,7 @@ LAYERS = [
         "changes",
         "stages",
         "section",
+        "text_settings",
         "tree_settings",
     },
     {"topk", "distributed"},

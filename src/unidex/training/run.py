@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.augment.points import check_label_texts
-from unidex.building import build_encoder, build_network, start_biases, start_classifiers, start_cluster_biases
+from unidex.building import build_encoder, build_network, start_cluster_biases
 from unidex.calibration import Calibration
 from unidex.config import Config
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
 from unidex.encoders.bag import rare_weights
-from unidex.errors import UnidexError
 from unidex.labels.tree import LabelTree
 from unidex.model import Model, label_set
 from unidex.network import BLOCK, Network
@@ -32,16 +31,17 @@ from unidex.training.label_trees import check_tree, cluster_positives, grown_tre
 from unidex.training.loop import Trainer
 from unidex.training.phases import FALLING, REHEARSAL, changed, falling, sized
 from unidex.training.staging import (
+    begin_classifiers,
     carry_on,
     check_fuse,
     check_recipe,
     encoder_weights,
     restore_encoder,
     set_dropout,
-    start_at_centroids,
     surrogate_set,
     together,
 )
+from unidex.training.table_files import tables_to_files
 from unidex.training.trying import PLAIN, SAID, tries
 from unidex.training.unseen import settle_unseen
 from unidex.weighing import Weights
@@ -335,24 +335,10 @@ class Run:
         if self._before is not None:
             same_labels = learns_labels(self._earlier[self._stage - 1][1]) and learns_labels(config)
             goes_on = carry_on(network, self._before, same_labels=same_labels)
-        if config.heads.classifier and not goes_on and not config.train.surrogate:
-            if config.heads.classifier_start == "label-text":
-                start_classifiers(network, self._labels[shard])
-            elif config.heads.classifier_start == "centroid":
-                start_at_centroids(network, data.texts, data.positives, shard, self.processes)
-        if config.heads.classifier and not goes_on and config.heads.classifier_bias != "none":
-            start_biases(network, config.heads.classifier_bias, data.positives, shard)
+        if config.heads.classifier and not goes_on:
+            begin_classifiers(network, config, data, self._labels, self.processes)
         if self._tree is not None and self._before is None and config.heads.classifier_bias != "none":
             start_cluster_biases(network, config.heads.classifier_bias, cluster_positives(self._tree, data.positives))
         if config.train.tables == "file":
-            if self.folder is None or self.device.type != "cpu":
-                raise UnidexError(
-                    "train.tables = 'file' needs a model folder (--out) and the device cpu, but has not both"
-                )
-            (self.folder / phase).mkdir(parents=True, exist_ok=True)
-            for name, table in network.tables().items():
-                if table.file is not None:
-                    # Of the stage before, which is over.
-                    continue
-                table.move_to(self.folder / phase / f"{name}.{self.processes.rank}.table")
+            tables_to_files(network, None if self.folder is None else self.folder / phase, self.processes.rank)
         return network

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
+from unidex.building import start_biases, start_classifiers
 from unidex.config import Config
 from unidex.distributed import Processes
 from unidex.errors import ConfigError
@@ -112,6 +113,27 @@ def carry_on(network: Network, before: Network, *, same_labels: bool) -> bool:
         return False
     network.classifiers = before.classifiers
     return True
+
+
+def begin_classifiers(
+    network: Network, config: Config, data: TrainingSet, label_texts: Any, processes: Processes
+) -> None:
+    """Let new classifiers begin where the recipe says, those of clusters at random; biases too.
+
+    Args:
+        network: in eval mode, as what begins at vectors begins at those that are searched.
+        config: the recipe, or that of a stage.
+        data: what it is trained on, labels or clusters of them.
+        label_texts: prepared texts of all labels.
+        processes: who takes part; each has a shard of the classifiers.
+    """
+    heads, shard = config.heads, processes.shard(data.labels.shape[0])
+    if heads.classifier_start == "label-text" and not config.train.surrogate:
+        start_classifiers(network, label_texts[shard])
+    elif heads.classifier_start == "centroid" and not config.train.surrogate:
+        start_at_centroids(network, data.texts, data.positives, shard, processes)
+    if heads.classifier_bias != "none":
+        start_biases(network, heads.classifier_bias, data.positives, shard)
 
 
 @torch.no_grad()
