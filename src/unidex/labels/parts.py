@@ -22,6 +22,7 @@ from unidex.labels.rows import RowTable, Touched
 
 FREE, TEXT, GRAPH = "free", "text", "graph"
 _ATTENTION_DROPOUT = 0.2
+_PROJECTION_GAIN = 0.02
 
 
 def join_by_gates(parts_KUD: Tensor, gates_KD: Tensor) -> Tensor:
@@ -107,7 +108,8 @@ class WordPart(nn.Module):
         self.projection: nn.Linear | None = None
         if projection or num_in != dim:
             self.projection = nn.Linear(num_in, dim, bias=False)
-            nn.init.orthogonal_(self.projection.weight)
+            # Small, as classifiers at random are: words of any length would first have to be unlearned.
+            nn.init.orthogonal_(self.projection.weight, gain=_PROJECTION_GAIN)
         self.layer = SpectralLinear(torch.eye(dim))
         self.dropout = nn.Dropout(dropout)
 
