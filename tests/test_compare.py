@@ -20,7 +20,7 @@ from unidex.cli.main import app
 from unidex.comparing import records, running, samples
 from unidex.comparing.asking import asked_runs
 from unidex.comparing.usage import noted_usage, usage_so_far
-from unidex.comparing.verbs import compare, failed_error, report
+from unidex.comparing.verbs import compare, failed_error, models_in, report
 from unidex.data import formats
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.fingerprint import fingerprint
@@ -317,6 +317,18 @@ def test_one_comparison_at_a_time(compared, data):
         holder.wait()
     with locked(out / "work" / "compare", wait_seconds=1):
         pass
+
+
+def test_a_report_has_a_recipe_as_it_is_before_the_same_with_augmentation(tmp_path):
+    for recipe in ("b-long", "a"):
+        for augment in ("random-walk", "gandalf", "none"):
+            model = tmp_path / "runs" / f"{recipe}-{augment}-0"
+            model.mkdir(parents=True)
+            records.record_file(model).write_text(json.dumps({"recipe": recipe, "augment": augment}))
+    (tmp_path / "runs" / "unfinished-none-0").mkdir()
+    methods = ("none", "gandalf", "random-walk")
+    wanted = [f"{recipe}-{augment}-0" for recipe in ("a", "b-long") for augment in methods]
+    assert [model.name for model in models_in(tmp_path)] == wanted
 
 
 def test_report_of_finished_models(compared, data, tmp_path):

@@ -121,7 +121,7 @@ def report(
         (reading or ReadOptions()).refuse_others((), "models without --data")
     dataset = None if data is None else read(data, reading)
     about = {} if dataset is None else data_record(dataset)
-    folders = [folder for given in models for folder in _models_in(given)]
+    folders = [folder for given in models for folder in models_in(given)]
     records = [_scored(model_record(folder), dataset, about, device) for folder in folders]
     about = about or max((record["data"] for record in records), key=len)
     for record in records:
@@ -147,15 +147,26 @@ def _samples(dataset: Dataset | None, file: Path | None, num_texts: int) -> list
     return [] if dataset is None else chosen_samples(dataset, num_texts)
 
 
-def _models_in(folder: Path) -> list[Path]:
+def models_in(folder: Path) -> list[Path]:
     """A model folder itself, or of the folder of a comparison the models of its finished runs."""
     runs = folder / "runs"
     if not runs.is_dir() or (folder / "manifest.json").exists():
         return [folder]
-    found = sorted(model for model in runs.iterdir() if model.is_dir() and record_file(model).exists())
+    found = [model for model in runs.iterdir() if model.is_dir() and record_file(model).exists()]
     if not found:
         raise ModelError(f"{folder}: a comparison must have a finished run, but has none")
-    return found
+    return sorted(found, key=_recipe_first)
+
+
+def _recipe_first(model: Path) -> tuple[str, bool, str]:
+    """By recipe, and of each the plain one before those with augmentation."""
+    recipe, augment = model.name, "none"
+    try:
+        record = json.loads(record_file(model).read_text(encoding="utf-8"))
+        recipe, augment = str(record["recipe"]), str(record["augment"])
+    except (OSError, ValueError, LookupError, TypeError):
+        pass  # whoever reads the record says what is wrong with it
+    return recipe, augment != "none", model.name
 
 
 def _scored(record: dict[str, Any], dataset: Dataset | None, about: dict[str, Any], device: str) -> dict[str, Any]:
