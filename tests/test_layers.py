@@ -24,6 +24,7 @@ LAYERS = [
         "stages",
         "section",
         "text_settings",
+        "toml_text",
         "tree_settings",
     },
     {"topk", "distributed"},

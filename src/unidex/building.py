@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from scipy import sparse
 
-from unidex.config import Config, parse, read_toml
+from unidex.config import Config, parse
 from unidex.encoders.bag import BagEncoder
 from unidex.encoders.feature_settings import FeatureSettings
 from unidex.encoders.features import Features
@@ -24,6 +24,7 @@ from unidex.labels.rows import RowTable
 from unidex.labels.tree import LabelTree
 from unidex.labels.tree_heads import TreeHeads
 from unidex.network import Network
+from unidex.toml_text import read_toml
 
 # Rows of a table that share a seed.
 _SEEDED = 4096

@@ -6,9 +6,6 @@ An unknown key is an error that names the nearest known one. Where a recipe come
 from __future__ import annotations
 
 import difflib
-import json
-import tomllib
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
@@ -17,6 +14,7 @@ from unidex.errors import ConfigError, quoted
 from unidex.section import Section
 from unidex.text_settings import Encoder as Encoder
 from unidex.text_settings import Features as Features
+from unidex.toml_text import toml_value
 from unidex.tree_settings import Tree
 
 LossName = Literal["decoupled-softmax", "supcon", "one-positive", "soft-top-k", "triplet", "contrastive", "bce"]
@@ -286,14 +284,16 @@ class Config(Section):
 
     def as_toml(self) -> str:
         """The whole recipe as TOML."""
-        lines = [f"{key} = {_toml(value)}" for key, value in self if not isinstance(value, Section) and key != "stages"]
+        lines = [
+            f"{key} = {toml_value(value)}" for key, value in self if not isinstance(value, Section) and key != "stages"
+        ]
         for name, section in self:
             if isinstance(section, Section):
-                lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in section)]
+                lines += ["", f"[{name}]", *(f"{key} = {toml_value(value)}" for key, value in section)]
         for stage in self.stages:
-            lines += ["", "[[stages]]", f"name = {_toml(stage.name)}"]
+            lines += ["", "[[stages]]", f"name = {toml_value(stage.name)}"]
             for name, changes in stage.changes().items():
-                lines += ["", f"[stages.{name}]", *(f"{key} = {_toml(value)}" for key, value in changes.items())]
+                lines += ["", f"[stages.{name}]", *(f"{key} = {toml_value(value)}" for key, value in changes.items())]
         return "\n".join(lines) + "\n"
 
 
@@ -307,16 +307,6 @@ def parse(settings: dict[str, Any], *, where: str) -> Config:
         if first["type"] == "extra_forbidden":
             raise ConfigError(f"{where}: there is no setting {path}; {_nearest(path)}") from None
         raise ConfigError(f"{where}: {path}: {first['msg']}, but is {quoted(first['input'])}") from None
-
-
-def read_toml(file: Path) -> dict[str, Any]:
-    """A TOML file."""
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{file}: the recipe must exist, but does not") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: the recipe must be TOML, but: {error}") from None
 
 
 def settings_with_meaning() -> list[tuple[str, Any, str]]:
@@ -344,11 +334,3 @@ def _nearest(path: str) -> str:
     known = [name for name, _, _ in settings_with_meaning()] + list(Config.model_fields)
     close = difflib.get_close_matches(path, known, n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else "unidex config RECIPE shows those that are"
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    return repr(value)

@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from unidex import index as indexes
 from unidex.building import build_network, load_encoder
 from unidex.calibration import Calibration
-from unidex.config import Config, parse, read_toml
+from unidex.config import Config, parse
 from unidex.errors import ModelError
 from unidex.fusing import Fusing
 from unidex.index.tree import TreeIndex
@@ -32,6 +32,7 @@ from unidex.label_set import LabelSet
 from unidex.locking import locked, sync, synced, unfinished_sibling
 from unidex.neighbours import Neighbours
 from unidex.network import Network
+from unidex.toml_text import read_toml
 
 FORMAT = 1
 # What is read of a folder, beside its manifest and the journal of label changes.

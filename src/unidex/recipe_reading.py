@@ -11,10 +11,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from unidex.config import Config, Stage, merged, parse, read_toml
+from unidex.config import Config, Stage, merged, parse
 from unidex.errors import ConfigError, quoted
 from unidex.section import Section
 from unidex.stages import check_same, check_stages
+from unidex.toml_text import read_toml
 
 
 def recipe_names() -> list[str]:

@@ -11,7 +11,7 @@ from scipy import sparse
 from unidex.augment.cooccurrence import glas_targets, soft_targets
 from unidex.augment.joining import joined
 from unidex.augment.rows import rows_of, strongest, table_of
-from unidex.augment.walks import walk_targets
+from unidex.augment.walks import walks_by
 from unidex.config import Augment
 from unidex.data.dataset import Dataset, Split
 from unidex.errors import ConfigError, DataError, quoted
@@ -142,15 +142,7 @@ def _targets(positives: sparse.csr_array, labels: Ids, settings: Augment, seed: 
         ones = np.ones(len(labels), dtype=np.float32)
         return table_of(ones, labels.astype(np.int32), np.ones(len(labels), dtype=np.int64), positives.shape[1])
     if settings.method == "random-walk":
-        found = walk_targets(
-            positives,
-            np.random.default_rng([seed, _WALK]),
-            length=settings.walk_length,
-            restart=settings.walk_restart,
-            most=settings.walk_most,
-            verbose=settings.walk_verbose,
-            labels=wanted,
-        )
+        found = walks_by(settings, positives, np.random.default_rng([seed, _WALK]), wanted)
         return strongest(found, labels, most) if most else found
     make = soft_targets if settings.method == "gandalf" else glas_targets
     return make(positives, delta=settings.delta, most=most, labels=wanted)

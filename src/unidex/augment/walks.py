@@ -13,11 +13,27 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.augment.rows import rows_of, strongest, table_of
+from unidex.config import Augment
 
 # Labels that walk at a time; three random numbers of 8 bytes a hop are the largest part of their memory.
 _BLOCK_HOPS = 2**20
 
 Ids = NDArray[np.int64]
+
+
+def walks_by(
+    settings: Augment, positives: sparse.csr_array, rng: np.random.Generator, labels: Ids | None = None
+) -> sparse.csr_array:
+    """The walks that a recipe asks for (augment.walk_*), from all labels or these."""
+    return walk_targets(
+        positives,
+        rng,
+        length=settings.walk_length,
+        restart=settings.walk_restart,
+        most=settings.walk_most,
+        verbose=settings.walk_verbose,
+        labels=labels,
+    )
 
 
 def walk_targets(

@@ -16,10 +16,11 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from unidex import __version__
-from unidex.config import Config, parse, read_toml
+from unidex.config import Config, parse
 from unidex.data.dataset import Dataset
 from unidex.data.fingerprint import fingerprint
 from unidex.errors import ModelError
+from unidex.toml_text import read_toml
 
 FORMAT = 1
 _PACKAGES = ("torch", "numpy", "scipy", "faiss-cpu", "tokenizers", "transformers")

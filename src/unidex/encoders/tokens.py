@@ -125,6 +125,19 @@ class TokenRows:
         return ids, mask
 
 
+def token_counts(rows: TokenRows, num_tokens: int) -> sparse.csr_array:
+    """Texts as sparse rows, N x tokens: how often each token stands in them.
+
+    >>> token_counts(TokenRows.of([[2, 0, 2], []], max_length=4), 3).toarray().tolist()
+    [[1.0, 0.0, 2.0], [0.0, 0.0, 0.0]]
+    """
+    tokens = rows.flat()
+    ends = np.concatenate([[0], np.cumsum(rows.lengths)])
+    counts = sparse.csr_array((np.ones(len(tokens), dtype=np.float32), tokens, ends), shape=(len(rows), num_tokens))
+    counts.sum_duplicates()
+    return counts
+
+
 def token_weights(rows: TokenRows) -> sparse.csr_array:
     """Texts as sparse rows, N x largest token id + 1: how often each token stands in them, times its rarity.
 
@@ -133,12 +146,8 @@ def token_weights(rows: TokenRows) -> sparse.csr_array:
     >>> token_weights(TokenRows.of([[1, 2, 2], [1]], max_length=4)).toarray().astype(float).round(2).tolist()
     [[0.0, 0.0, 0.81], [0.0, 0.0, 0.0]]
     """
-    tokens = rows.flat().astype(np.int64)
-    shape = (len(rows), int(tokens.max(initial=-1)) + 1)
-    owners = np.repeat(np.arange(len(rows)), rows.lengths)
-    counts = sparse.csr_array((np.ones(len(tokens), dtype=np.float32), (owners, tokens)), shape=shape)
-    counts.sum_duplicates()
-    rarity = np.log((1 + len(rows)) / (1 + np.bincount(counts.indices, minlength=shape[1])))
+    counts = token_counts(rows, int(rows.flat().max(initial=-1)) + 1)
+    rarity = np.log((1 + len(rows)) / (1 + np.bincount(counts.indices, minlength=counts.shape[1])))
     counts.data = (counts.data * rarity[counts.indices]).astype(np.float32)
     return counts
 

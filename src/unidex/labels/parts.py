@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from unidex.encoders.bag import weighted_sum
 from unidex.encoders.spectral import SpectralLinear
-from unidex.encoders.tokens import TokenRows
+from unidex.encoders.tokens import TokenRows, token_counts
 from unidex.labels.rows import RowTable, Touched
 
 FREE, TEXT, GRAPH = "free", "text", "graph"
@@ -77,11 +77,7 @@ def text_rows(prepared: Any, num_words: int) -> sparse.csr_array:
     """
     if not isinstance(prepared, TokenRows):
         return sparse.csr_array(prepared, dtype=np.float32)
-    words = prepared.flat()
-    ends = np.concatenate([[0], np.cumsum(prepared.lengths)])
-    counts = sparse.csr_array((np.ones(len(words), dtype=np.float32), words, ends), shape=(len(prepared), num_words))
-    counts.sum_duplicates()
-    return counts
+    return token_counts(prepared, num_words)
 
 
 def scaled_rows(rows_LW: sparse.csr_array, order: int) -> sparse.csr_array:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.augment.walks import walk_targets
+from unidex.augment.walks import walks_by
 from unidex.building import encoders_apart
 from unidex.config import Augment, Config
 from unidex.data.dataset import Dataset
@@ -119,12 +119,4 @@ def _scaled(config: Config, labels: Any, num_words: int) -> sparse.csr_array:
 
 def label_graph(positives: sparse.csr_array, settings: Augment, seed: int) -> sparse.csr_array:
     """Which labels come together, by random walks, as a graph whose rows and columns are evened out; L x L."""
-    walks = walk_targets(
-        positives,
-        np.random.default_rng([seed, _GRAPH]),
-        length=settings.walk_length,
-        restart=settings.walk_restart,
-        most=settings.walk_most,
-        verbose=settings.walk_verbose,
-    )
-    return normalised_graph(walks)
+    return normalised_graph(walks_by(settings, positives, np.random.default_rng([seed, _GRAPH])))

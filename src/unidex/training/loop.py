@@ -183,17 +183,17 @@ class Trainer:
         if self._tree is not None:
             self._seen += len(rows)
             value, touched = self._tree(rows, self.epoch, rng)
-            value.backward()  # type: ignore[no-untyped-call]
-            self.optimisers.step(touched, self.step)
-            return value.detach()
-        batch = self._batching.batch(rows, rng)
-        self._seen += len(batch.texts)
-        if self._wide is not None:
-            value, touched = self._wide(batch, rng)
         else:
-            value, touched = objective(
-                self._stepped, self.data.texts, self.data.labels, batch, self.config, self._log_q, rng
-            )
+            batch = self._batching.batch(rows, rng)
+            self._seen += len(batch.texts)
+            if self._wide is not None:
+                value, touched = self._wide(batch, rng)
+            else:
+                value, touched = objective(
+                    self._stepped, self.data.texts, self.data.labels, batch, self.config, self._log_q, rng
+                )
+        # A wide step has its gradients already.
+        if self._wide is None:
             value.backward()  # type: ignore[no-untyped-call]
         self.optimisers.step(touched, self.step)
         return value.detach()
