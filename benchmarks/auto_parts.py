@@ -11,22 +11,22 @@ import time
 
 from unidex.data.dataset import Split
 from unidex.data.formats import read
-from unidex.data.options import ReadOptions
-from unidex.pipeline import evaluate, train
+from unidex.data.read_options import ReadOptions
+from unidex.verbs.pipeline import evaluate, train
 
 VARIANTS = {
     "auto": [],
     "one encoder for both heads": ["heads.shared_encoder=true"],
-    "rare features count in full": ["heads.classifier_rare=0"],
-    "without neighbours": ["predict.choose_neighbours=false"],
-    "without the prior": ["predict.choose_prior=false"],
+    "rare features count in full": ["heads.classifier_feature_smoothing=0"],
+    "without neighbours": ["predict.choose_knn=false"],
+    "without the prior": ["predict.choose_label_prior=false"],
     "heads weighed alike": ["predict.choose_fusion=false"],
     "a residual layer": ["encoder.residual=true"],
     "features dropped out, 0.3": ["encoder.dropout=0.3"],
     "192 dimensions": ["encoder.dim=192"],
     "hard negatives, 2 a text": ["pool.hard_negatives=2", "pool.size=3000"],
     "label texts as points (Gandalf)": ["augment.method=gandalf"],
-    "more steady epochs": ["train.least_gain=0.02"],
+    "more steady epochs": ["train.min_gain=0.02"],
 }
 COLUMNS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 

@@ -29,18 +29,19 @@ from unittest import mock
 
 import numpy as np
 
+from unidex.config.recipes import load
 from unidex.data.dataset import Dataset, Split
 from unidex.data.formats import read
-from unidex.data.options import ReadOptions
-from unidex.pipeline import train
+from unidex.data.read_options import ReadOptions
 from unidex.pools.batches import random_batches
 from unidex.pools.pool import Batch, entries_of, make_batch, whole_batch
-from unidex.recipe_reading import load
-from unidex.training import batching, loop
+from unidex.training import loop
+from unidex.training import training_set as batching
+from unidex.verbs.pipeline import train
 
 LOSSES = {
-    "BCE, mean": ["loss.dual=bce", "loss.bce=mean"],
-    "BCE, sum": ["loss.dual=bce", "loss.bce=sum"],
+    "BCE, mean": ["loss.dual=bce", "loss.bce_reduction=mean"],
+    "BCE, sum": ["loss.dual=bce", "loss.bce_reduction=sum"],
     "softmax (SupCon)": ["loss.dual=supcon"],
     "decoupled softmax": ["loss.dual=decoupled-softmax"],
     "decoupled softmax, one drawn positive": ["loss.dual=one-positive"],
@@ -197,7 +198,7 @@ def pool_rows(bench: Bench) -> Iterator[tuple[str, Result]]:
             bench.skip(f"a pool of {name}", f"for there are only {bench.dataset.num_labels:,} labels")
             continue
         picked = ["pool.labels=picked", f"pool.size={size}", "pool.start=0", "pool.refresh_every=3"]
-        positives, drawn = drawn_positives(bench, size)
+        positives, drawn = sampled_positives(bench, size)
         picked.append(f"pool.positives={positives}")
         negatives = needed_negatives(bench, size, picked)
         found = bench.run("dexml", [*bench.epochs, *picked, f"pool.hard_negatives={negatives}"])
@@ -211,7 +212,7 @@ def means(found: Result) -> str:
     return f"{found['pool']:,.0f} | {found['texts']:.0f} | {found['seconds']:.0f}"
 
 
-def drawn_positives(bench: Bench, size: int) -> tuple[int, str]:
+def sampled_positives(bench: Bench, size: int) -> tuple[int, str]:
     """How many labels are drawn for each text of a batch: enough for all of them where those fit in a pool, else one.
 
     Draws are with replacement: five times the most labels of a text miss one of its labels once in 150 times.

@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 
 from unidex.data.texts import Packer, Texts
-from unidex.encoders.feature_settings import FeatureSettings
-from unidex.encoders.features import Features
+from unidex.features.extractor import Features
+from unidex.features.feature_settings import FeatureSettings
 
 SETS = ("CommitFiles", "DebianRelated", "WinAPISeeAlso", "YSOTitles", "MDNSeeAlso", "GutenbergSubjects")
 SETTINGS: dict[str, FeatureSettings] = {

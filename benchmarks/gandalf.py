@@ -19,11 +19,11 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from unidex.config.recipes import load
 from unidex.data.dataset import Dataset
 from unidex.data.formats import read
-from unidex.data.options import ReadOptions
-from unidex.pipeline import train
-from unidex.recipe_reading import load
+from unidex.data.read_options import ReadOptions
+from unidex.verbs.pipeline import train
 
 GANDALF = "augment.method=gandalf"
 VARIANTS = {
@@ -38,10 +38,10 @@ VARIANTS = {
     "D u Z, delta 0": [GANDALF, "augment.delta=0"],
     "D u Z, delta 0.2": [GANDALF, "augment.delta=0.2"],
     "D u Z, delta 0.5": [GANDALF, "augment.delta=0.5"],
-    "D u Z, tail-first 25%": [GANDALF, "augment.labels=0.25", "augment.pick=tail-first"],
-    "D u Z, tail-first 50%": [GANDALF, "augment.labels=0.5", "augment.pick=tail-first"],
-    "D u Z, tail-first 75%": [GANDALF, "augment.labels=0.75", "augment.pick=tail-first"],
-    "D u Z, random 50%": [GANDALF, "augment.labels=0.5"],
+    "D u Z, tail-first 25%": [GANDALF, "augment.label_share=0.25", "augment.pick=tail-first"],
+    "D u Z, tail-first 50%": [GANDALF, "augment.label_share=0.5", "augment.pick=tail-first"],
+    "D u Z, tail-first 75%": [GANDALF, "augment.label_share=0.75", "augment.pick=tail-first"],
+    "D u Z, random 50%": [GANDALF, "augment.label_share=0.5"],
     "D u Z, without the self label": [GANDALF, "augment.self_label=false"],
     "MixUp": ["augment.mixup=texts"],
     "Label-MixUp": ["augment.mixup=labels"],

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from unidex.building import build_encoder, build_network
+from unidex.config.recipes import load
 from unidex.data import hpo
 from unidex.distributed import ALONE
 from unidex.losses import Targets
+from unidex.nn.assembly import build_encoder, build_network
 from unidex.pools.pool import Batch
-from unidex.recipe_reading import load
 from unidex.training.wide_step import WideStep
 
 NUM_TEXTS = 64

@@ -10,7 +10,7 @@ import numpy as np
 
 from unidex import index
 from unidex.data.formats import read
-from unidex.model import Model
+from unidex.model.model import Model
 
 
 def main() -> None:

@@ -14,11 +14,11 @@ from scipy import sparse
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.formats import read
 from unidex.data.texts import Texts
-from unidex.encoders.feature_settings import FeatureSettings
-from unidex.encoders.features import Features
+from unidex.features.extractor import Features
+from unidex.features.feature_settings import FeatureSettings
 from unidex.metrics.evaluation import Evaluation
-from unidex.pipeline import train
 from unidex.topk import TopK
+from unidex.verbs.pipeline import train
 
 
 def main() -> None:

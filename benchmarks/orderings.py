@@ -9,8 +9,8 @@ import sys
 import time
 
 from unidex.data.formats import read
-from unidex.data.options import ReadOptions
-from unidex.pipeline import evaluate, train
+from unidex.data.read_options import ReadOptions
+from unidex.verbs.pipeline import evaluate, train
 
 VARIANTS = {
     "unidec": [],

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from unidex.data.formats import read
-from unidex.data.options import ReadOptions
-from unidex.pipeline import load_model
+from unidex.data.read_options import ReadOptions
+from unidex.verbs.pipeline import load_model
 
 
 def main() -> None:

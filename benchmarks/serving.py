@@ -49,7 +49,7 @@ def load(spec: Spec) -> dict[str, Any]:
 
 def predict_in_batches(asked: tuple[str, list[str], float], results: Connection) -> None:
     """Texts a second of `model.predict`, for each size of batches; runs in a process of its own."""
-    from unidex.model import Model
+    from unidex.model.model import Model
 
     folder, texts, seconds = asked
     model = Model.load(folder)

@@ -42,10 +42,10 @@ import torch.nn.functional as F  # noqa: N812  # the name everybody knows it by
 from scipy import sparse
 from torch import Tensor
 
-from unidex.labels.rows import RowAdagrad, RowTable
 from unidex.losses import Targets, blocked_softmax, decoupled_softmax
 from unidex.losses.blocked import in_blocks
 from unidex.losses.inner_product import inner_product_loss
+from unidex.nn.row_table import RowAdagrad, RowTable
 from unidex.pools.pool import Batch, make_batch, whole_batch
 from unidex.report.pictures import INK, LINE, new_figure, save_figure
 

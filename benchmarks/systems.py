@@ -76,7 +76,7 @@ MINILM: dict[str, list[str]] = {
         *_MINILM,
         *_STEPS,
         *_PICKED,
-        "heads.classifier_start=label-text",
+        "heads.classifier_init=label-text",
         "heads.classifier_normalised=true",
         "heads.classifier_dropout=0",
         "train.lr_classifier=1e-2",

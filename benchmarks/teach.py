@@ -28,10 +28,10 @@ from new_labels import without
 from unidex.data.dataset import Dataset, Split
 from unidex.data.formats import read
 from unidex.metrics.evaluation import Evaluation
-from unidex.model import Model
-from unidex.pipeline import train
-from unidex.teaching import teach
+from unidex.model.incremental import teach
+from unidex.model.model import Model
 from unidex.topk import TopK
+from unidex.verbs.pipeline import train
 
 TAIL = (2, 9)  # train texts of the known labels that are taught
 PLACES = 30

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from synthetic import topics
 from unidex import distributed
-from unidex.recipe_reading import load
+from unidex.config.recipes import load
 from unidex.training.run import Run
 
 # 23 labels: shards of 12 and 11, or of 8, 8 and 7.
@@ -37,8 +37,8 @@ RECIPES = {
     "renee": [],
     "depsl": [],
     "unidec": ["loss.learn_temperature=true", "loss.log_q=0.5"],
-    "auto": ["train.validation=0.2", "train.validate_every=2", "train.falling_epochs=4"],
-    "auto-chunked": ["train.validation=0.2", "train.validate_every=2", "train.falling_epochs=4", "train.chunk=11"],
+    "auto": ["train.validation=0.2", "train.validate_every=2", "train.decay_epochs=4"],
+    "auto-chunked": ["train.validation=0.2", "train.validate_every=2", "train.decay_epochs=4", "train.chunk=11"],
     "unidec-spectral": ["encoder.spectral=true", "train.lr_heads=0.01"],
     "unidec-one-positive": ["loss.dual=one-positive", "loss.classifier=one-positive", "train.chunk=9"],
 }

@@ -2,7 +2,7 @@
 
 import torch
 
-from unidex.labels.rows import merged
+from unidex.nn.row_table import merged
 
 
 def gradients(network, touched):

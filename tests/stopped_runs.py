@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from unidex.pipeline import train
 from unidex.training.loop import TrainingStoppedError
 from unidex.training.optimisers import Optimisers
+from unidex.verbs.pipeline import train
 
 
 def digest(folder):

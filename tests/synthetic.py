@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from unidex.building import build_encoder, build_network
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
-from unidex.training.batching import TrainingSet
+from unidex.nn.assembly import build_encoder, build_network
+from unidex.training.training_set import TrainingSet
 
 
 def topics(num_labels=24, num_train=240, num_test=60, seed=0, labels_per_text=2, filters=False):

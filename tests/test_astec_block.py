@@ -8,16 +8,16 @@ from torch.nn.utils.parametrizations import spectral_norm
 from gradients import gradients
 from stopped_runs import digest, train_stopped_and_resumed
 from synthetic import topics
-from unidex.building import build_encoder, build_network
+from unidex.config.recipes import load
 from unidex.encoders.bag import BagEncoder
-from unidex.encoders.feature_settings import FeatureSettings
-from unidex.encoders.features import Features
-from unidex.encoders.spectral import SpectralLinear, spectral_layers
 from unidex.errors import ConfigError
-from unidex.explaining import explain
-from unidex.model import Model
-from unidex.pipeline import train
-from unidex.recipe_reading import load
+from unidex.features.extractor import Features
+from unidex.features.feature_settings import FeatureSettings
+from unidex.model.explanation import explain
+from unidex.model.model import Model
+from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.spectral import SpectralLinear, spectral_layers
+from unidex.verbs.pipeline import train
 
 TEXTS = ["red shoe of leather", "", "blue hat", "the red hat of the blue shoe", "red red"]
 BLOCK = ["encoder.spectral=true", "encoder.layer_dropout=0.5"]

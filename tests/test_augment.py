@@ -17,10 +17,11 @@ from scipy import sparse
 from strategies import assert_equal_splits, assert_equal_texts
 from synthetic import topics
 from test_cli import call
-from unidex import config, pipeline
-from unidex.augment import making, words
+from unidex import config
+from unidex.augment import methods as making
+from unidex.augment import word_changes as words
 from unidex.augment.cooccurrence import glas_targets, soft_targets
-from unidex.augment.points import augmented, label_points
+from unidex.augment.label_points import augmented, label_points
 from unidex.augment.walks import walk_targets
 from unidex.cli import augment as verb
 from unidex.config import Augment
@@ -29,6 +30,7 @@ from unidex.data.formats import read, write
 from unidex.data.texts import Packer, Texts
 from unidex.errors import ConfigError, DataError
 from unidex.metrics.bins import frequency_bins
+from unidex.verbs import pipeline
 
 # Frequencies 3, 2, 1, 0; label 1 is always with label 0, label 2 is alone.
 SMALL = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0]])
@@ -427,7 +429,7 @@ def test_the_verb_takes_every_setting_to_its_method(tmp_path):
         return json.loads(done.stdout)
 
     assert points("--method", "one-hot")["num_targets"] == 24
-    assert points("--most", 1)["num_targets"] == 24
+    assert points("--max-targets", 1)["num_targets"] == 24
     assert points("--delta", 0.99)["num_targets"] == 24
     assert points("--delta", 0)["num_targets"] > points()["num_targets"]
     assert points("--label-share", 0.5, "--pick", "tail-first")["num_points"] == 12
@@ -437,7 +439,7 @@ def test_the_verb_takes_every_setting_to_its_method(tmp_path):
     assert uniform["num_texts"] < 240
     assert points("--delta", 0, "--no-self-label")["num_targets"] == points("--delta", 0)["num_targets"] - 24
     assert points("--method", "glas", "--delta", 0.99)["num_targets"] == 24
-    assert points("--method", "random-walk", "--walk-most", 2)["mean_targets"] == 2
+    assert points("--method", "random-walk", "--walk-max-labels", 2)["mean_targets"] == 2
     assert points("--method", "random-walk", "--walk-verbose", 1)["mean_targets"] == 1
     short = points("--method", "random-walk", "--walk-length", 1, "--walk-restart", 0.5)
     assert 1 < short["mean_targets"] <= 2
@@ -464,7 +466,7 @@ def test_the_verb_says_in_one_line_what_it_wrote(tmp_path):
         (["--method", "one-hot", "--delta", 0.2], "--delta has no part in the method one-hot; leave it out"),
         (["--method", "one-hot", "--no-self-label"], "--no-self-label has no part in the method one-hot"),
         (["--method", "synonyms", "--label-share", 0.5], "--label-share has no part in the method synonyms"),
-        (["--walk-most", 3], "--walk-most has no part in the method gandalf"),
+        (["--walk-max-labels", 3], "--walk-max-labels has no part in the method gandalf"),
         (["--word-share", 0.3], "--word-share has no part in the method gandalf"),
         (["--delta", 1], "augment.delta: Input should be less than 1, but is 1.0"),
         (["--pick", "head-first"], "augment.pick: Input should be 'random' or 'tail-first', but is 'head-first'"),

@@ -11,7 +11,7 @@ import pytest
 
 from synthetic import QUICK, topics
 from unidex.data import formats
-from unidex.pipeline import train
+from unidex.verbs.pipeline import train
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))

@@ -12,8 +12,8 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import systems
 from synthetic import topics
+from unidex.config.recipes import load, recipe_names
 from unidex.data.formats import write
-from unidex.recipe_reading import load, recipe_names
 
 
 def test_every_system_of_the_literature_is_there():

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from synthetic import topics
-from unidex.building import build_encoder, build_network, start_biases
+from unidex.config.recipes import load
 from unidex.errors import ConfigError
-from unidex.explaining import explain
-from unidex.model import Model
-from unidex.pipeline import train
-from unidex.recipe_reading import load
+from unidex.model.explanation import explain
+from unidex.model.model import Model
+from unidex.nn.assembly import build_encoder, build_network, start_biases
+from unidex.verbs.pipeline import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "features.num_buckets=8", "train.batch_size=32", "train.epochs=4"]
 SMALL += ["encoder.residual=false"]  # so that a text without words has a vector of zeros
@@ -90,7 +90,7 @@ def test_no_word_carries_it(saved):
 
 @pytest.mark.parametrize(
     "unfit",
-    ["heads.classifier_searched=unit", "heads.classifier_normalised=true", "heads.classifier_dropout=0.1"],
+    ["heads.classifier_search_vectors=unit", "heads.classifier_normalised=true", "heads.classifier_dropout=0.1"],
 )
 def test_vectors_that_are_changed_cannot_have_it(unfit):
     with pytest.raises(ConfigError, match=f"but this recipe has {unfit.split('=')[0]}"):

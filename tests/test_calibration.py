@@ -19,19 +19,19 @@ from sklearn.metrics import f1_score
 from typer.testing import CliRunner
 
 from synthetic import topics
-from unidex import living, pipeline
-from unidex.calibrating import LEAST_TEXTS, PLACES, SHOWN, Places, calibrated
-from unidex.calibration import FEATURES, Calibration, fit_logistic, fit_table, place_features
 from unidex.cli.main import app
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
 from unidex.metrics.reliability import expected_calibration_error, reliability
 from unidex.metrics.thresholds import at_precision, at_probability, best_f1
-from unidex.model import Model
+from unidex.model.model import Model
+from unidex.scoring.calibration import FEATURES, Calibration, fit_logistic, fit_table, place_features
+from unidex.scoring.calibration_fit import LEAST_TEXTS, PLACES, SHOWN, Places, calibrated
 from unidex.topk import TopK
-from unidex.training.choosing import Validation
 from unidex.training.loop import Trainer, TrainingStoppedError
+from unidex.training.validation import Validation
+from unidex.verbs import living, pipeline
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "train.epochs=2", "train.batch_size=12"]
 SMALL += ["augment.method=none", "pool.try_hard_negatives=0", "train.validation=0.2", "predict.index=exact"]
@@ -299,8 +299,10 @@ def test_probabilities_of_a_head_alone_are_those_of_its_whole_scores(head, monke
     fit = Places.of
     monkeypatch.setattr(Places, "of", lambda topk, *more: fitted_to.append(topk) or fit(topk, *more))
     alone = ["heads.dual=false"] if head == "classifier" else ["heads.classifier=false"]
-    settings = [*SMALL, *alone, "train.falling_epochs=0", "predict.neighbours=0", "predict.choose_neighbours=false"]
-    model = pipeline.train(DATA, "auto", settings=[*settings, "predict.choose_prior=false", "predict.prior=0"])
+    settings = [*SMALL, *alone, "train.decay_epochs=0", "predict.knn=0", "predict.choose_knn=false"]
+    model = pipeline.train(
+        DATA, "auto", settings=[*settings, "predict.choose_label_prior=false", "predict.label_prior=0"]
+    )
     assert model.calibration is not None
     searched = model.predict(list(DATA.test.texts), 1).scores
     # Texts of one making: the scores that probabilities were fitted to are those that a search gives.
@@ -308,7 +310,7 @@ def test_probabilities_of_a_head_alone_are_those_of_its_whole_scores(head, monke
 
 
 def test_the_rehearsal_leaves_the_model_as_it_was(folder, tmp_path):
-    plain = pipeline.train(DATA, "auto", settings=[*SMALL, "train.rehearse=0"], out=tmp_path / "plain")
+    plain = pipeline.train(DATA, "auto", settings=[*SMALL, "train.simulate_decay_up_to=0"], out=tmp_path / "plain")
     for name in ("encoder.safetensors", "classifier.safetensors", "labels.jsonl"):
         assert (folder / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
     rehearsed = Model.load(folder)
@@ -359,7 +361,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_probabilities(folder, tmp_pat
 
 def test_too_few_texts_or_none_kept_back_leave_a_model_without_probabilities(tmp_path):
     for changed in ("train.validation=0.05", "train.validation=0.0"):
-        settings = [*SMALL, "train.epochs=1", "train.falling_epochs=1", changed]
+        settings = [*SMALL, "train.epochs=1", "train.decay_epochs=1", changed]
         model = pipeline.train(DATA, "auto", settings=settings)
         assert model.calibration is None
         assert model.probabilities(model.predict(["w1b"], 3)) is None

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from strategies import strings
 from synthetic import QUICK, topics
 from test_cli import call
-from unidex import changes, living, pipeline
-from unidex.changes import Journal
 from unidex.errors import DataError, ModelError
-from unidex.label_set import LabelSet
-from unidex.locking import LockedError, locked, unfinished_sibling
 from unidex.metrics.bins import CLASSES, frequency_classes
-from unidex.model import Model
+from unidex.model import journal as changes
+from unidex.model.journal import Journal
+from unidex.model.label_set import LabelSet
+from unidex.model.model import Model
+from unidex.storage.locks import LockedError, locked, unfinished_sibling
+from unidex.verbs import living, pipeline
 
 TEXTS = list(topics().test.texts)
 A = {"add": [{"uid": "a", "text": "w0a w60i"}]}
@@ -32,7 +33,7 @@ A = {"add": [{"uid": "a", "text": "w0a w60i"}]}
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("models") / "topics"
-    kept = ["predict.neighbours=0.3", "predict.num_neighbours=4", "predict.prior=0.05", "predict.fusion=0.3"]
+    kept = ["predict.knn=0.3", "predict.knn_texts=4", "predict.label_prior=0.05", "predict.fusion=0.3"]
     pipeline.train(topics(num_test=0), "unidec", settings=[*QUICK, *kept, "train.epochs=2"], out=out)
     return out
 
@@ -349,7 +350,7 @@ def test_a_classifier_alone_takes_new_names_and_no_new_labels(tmp_path):
 
 APPENDING = """
 import sys
-from unidex.changes import Journal
+from unidex.model.journal import Journal
 folder, name, most = sys.argv[1], sys.argv[2], int(sys.argv[3])
 journal = Journal(folder)
 for number in range(most):
@@ -361,7 +362,7 @@ for number in range(most):
 """
 CHANGING = """
 import sys
-from unidex.model import Model
+from unidex.model.model import Model
 model = Model.load(sys.argv[1])
 for number in range(10_000):
     model.change({"add": [{"uid": f"model-{number}", "text": f"text of model-{number} "}]})
@@ -437,7 +438,7 @@ def test_two_models_at_once_give_a_label_the_same_id(folder):
 
 FULL = """
 import resource, sys
-from unidex.changes import Journal
+from unidex.model.journal import Journal
 from unidex.errors import ModelError
 journal = Journal(sys.argv[1])
 journal.append({"remove": ["x"]})
@@ -464,7 +465,7 @@ def test_a_change_that_the_disk_refuses_is_not_there(bare):
 HOLDING = """
 import sys, time
 from pathlib import Path
-from unidex.locking import locked, unfinished_sibling
+from unidex.storage.locks import locked, unfinished_sibling
 with unfinished_sibling(Path(sys.argv[1])) as path, locked(sys.argv[1]):
     (path / "half").write_text("x")
     print(path, flush=True)

@@ -9,20 +9,20 @@ from scipy import sparse
 
 from synthetic import QUICK, topics
 from unidex.augment.agreement import Agreement, agreement
-from unidex.augment.points import Points
+from unidex.augment.label_points import Points
 from unidex.config import Augment
+from unidex.config.recipes import load
 from unidex.data.dataset import Dataset, Labels, Split, split_rows
 from unidex.data.texts import Texts
 from unidex.distributed import ALONE
 from unidex.errors import UnidexError
-from unidex.evaluating import metric_value, metrics_of
-from unidex.model import Model, label_set
-from unidex.pipeline import train
-from unidex.recipe_reading import load
-from unidex.training import trying
-from unidex.training.batching import TrainingSet, with_label_points
-from unidex.training.choosing import Validation, _held_out, rarest_features
-from unidex.training.trying import SAID, tries
+from unidex.model.model import Model, label_set
+from unidex.scoring.network_metrics import metric_value, metrics_of
+from unidex.training import trials as trying
+from unidex.training.training_set import TrainingSet, with_label_points
+from unidex.training.trials import SAID, tries
+from unidex.training.validation import Validation, _held_out, rarest_features
+from unidex.verbs.pipeline import train
 
 AUTO = [*QUICK, "train.validate_every=1", "train.epochs=4", "train.validation=0.2", "features.min_df=1"]
 
@@ -184,9 +184,9 @@ def test_texts_whose_features_are_not_known_are_held_out_at_random():
 @pytest.fixture(scope="module")
 def unweighed():
     """A network, the split it has not seen, and the recipe without a choice of weights."""
-    fixed = ["predict.choose_fusion=false", "predict.choose_neighbours=false", "predict.choose_prior=false"]
+    fixed = ["predict.choose_fusion=false", "predict.choose_knn=false", "predict.choose_label_prior=false"]
     data = with_rare_labels()
-    settings = [*AUTO, *fixed, "augment.method=none", "pool.try_hard_negatives=0", "train.falling_epochs=0"]
+    settings = [*AUTO, *fixed, "augment.method=none", "pool.try_hard_negatives=0", "train.decay_epochs=0"]
     model = train(data, "auto", settings=settings)
     encoder = model.network.encoder
     texts, labels = encoder.prepare(data.train.texts), encoder.prepare(data.labels.texts)
@@ -201,7 +201,7 @@ def with_weights(config, **weights):
 def test_what_is_not_asked_for_is_not_chosen_and_scores_as_a_search_does(unweighed, fusion):
     network, validation, config = unweighed
     choice = validation.choice(network, 3, with_weights(config, fusion=fusion))
-    assert (choice.epochs, choice.fusion, choice.neighbours, choice.prior) == (3, fusion, 0.0, 0.0)
+    assert (choice.epochs, choice.fusion, choice.knn, choice.label_prior) == (3, fusion, 0.0, 0.0)
     assert choice.metrics == pytest.approx(validation.score(network, fusion))
     assert choice.value == metric_value(choice.metrics, config.train.metric)
 
@@ -209,15 +209,15 @@ def test_what_is_not_asked_for_is_not_chosen_and_scores_as_a_search_does(unweigh
 def test_chosen_weights_are_no_worse_than_the_recipes_and_are_what_their_model_scores(unweighed):
     network, validation, config = unweighed
     before = with_weights(config, fusion=0.98, neighbours=0.5, prior=-0.02)
-    free = {"choose_fusion": True, "choose_neighbours": True, "choose_prior": True}
+    free = {"choose_fusion": True, "choose_knn": True, "choose_label_prior": True}
     plain = validation.choice(network, 1, before)
-    assert (plain.fusion, plain.neighbours, plain.prior) == (0.98, 0.5, -0.02)
+    assert (plain.fusion, plain.knn, plain.label_prior) == (0.98, 0.5, -0.02)
     for names in [(name,) for name in free] + [tuple(free)]:
         found = validation.choice(network, 1, with_weights(before, **{name: free[name] for name in names}))
         assert found.value >= plain.value
         left = {name.removeprefix("choose_") for name in free.keys() - set(names)}
         assert all(getattr(found, name) == getattr(plain, name) for name in left)
-    chosen = {name: getattr(found, name) for name in ("fusion", "neighbours", "prior")}
+    chosen = {name: getattr(found, name) for name in ("fusion", "knn", "label_prior")}
     assert validation.choice(network, 1, with_weights(config, **chosen)).metrics == pytest.approx(found.metrics)
 
 

@@ -17,24 +17,25 @@ from typer.testing import CliRunner
 
 from synthetic import QUICK, topics
 from unidex.cli.main import app
-from unidex.comparing import records, running, samples
-from unidex.comparing.asking import asked_runs
-from unidex.comparing.usage import noted_usage, usage_so_far
-from unidex.comparing.verbs import compare, failed_error, models_in, report
+from unidex.config.recipes import load
 from unidex.data import formats
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.fingerprint import fingerprint
-from unidex.data.options import ReadOptions
+from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.errors import ConfigError, DataError, ModelError, UnidexError
-from unidex.pipeline import evaluate, load_model, train
-from unidex.recipe_reading import load
 from unidex.report.charts import curve_lines, draw_against
 from unidex.report.html import as_html
 from unidex.report.markdown import as_markdown
-from unidex.report.placing import place_names
+from unidex.report.point_names import place_names
 from unidex.report.svg import Scale
 from unidex.report.systems import systems_of
+from unidex.verbs.comparison import records, samples
+from unidex.verbs.comparison import runs as running
+from unidex.verbs.comparison.compare import compare, failed_error, models_in, report
+from unidex.verbs.comparison.plan import asked_runs
+from unidex.verbs.comparison.usage import noted_usage, usage_so_far
+from unidex.verbs.pipeline import evaluate, load_model, train
 
 # Behind everything else: the benchmarks have names, such as metrics, that nothing else may find there.
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
@@ -300,11 +301,11 @@ def test_runs_with_other_settings_or_data_are_refused(compared, data, tmp_path):
 
 
 def test_one_comparison_at_a_time(compared, data):
-    from unidex.locking import locked
+    from unidex.storage.locks import locked
 
     out, _, _ = compared
     program = (
-        "import sys, time; from unidex.locking import locked\n"
+        "import sys, time; from unidex.storage.locks import locked\n"
         "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", program, str(out / "work" / "compare")], stdout=subprocess.PIPE)

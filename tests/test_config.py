@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from unidex.config import settings_with_meaning
-from unidex.recipe_reading import load, recipe_names
+from unidex.config.recipes import load, recipe_names
 
 
 def unidex(*words):

@@ -19,8 +19,8 @@ from synthetic import topics
 from unidex import distributed
 from unidex.data import formats
 from unidex.distributed import ALONE, Processes, ProcessLostError
-from unidex.model import Model
-from unidex.pipeline import train_together
+from unidex.model.model import Model
+from unidex.verbs.pipeline import train_together
 
 HERE = Path(__file__).parent
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
@@ -144,8 +144,8 @@ def test_twenty_steps_agree_with_one_process(processes, alone, tmp_path):
 
 
 def test_the_steps_that_are_compared_move_the_parameters(alone):
-    from unidex.building import build_encoder, build_network
-    from unidex.recipe_reading import load
+    from unidex.config.recipes import load
+    from unidex.nn.assembly import build_encoder, build_network
 
     data = distributed_steps.problem()
     for name, found in alone.items():

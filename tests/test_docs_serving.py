@@ -15,8 +15,8 @@ from typer.main import get_command
 from served import TOKEN, served
 from synthetic import QUICK, topics
 from unidex.cli.main import app
-from unidex.pipeline import train
 from unidex.server.limits import Limits
+from unidex.verbs.pipeline import train
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = (DOCS / "serving.md").read_text(encoding="utf-8")
@@ -33,9 +33,9 @@ def service(tmp_path_factory):
     settings = [
         *QUICK,
         "train.validation=0.2",
-        "predict.neighbours=0.1",
-        "predict.choose_neighbours=false",
-        "predict.keep_texts=160",
+        "predict.knn=0.1",
+        "predict.choose_knn=false",
+        "predict.snippet_length=160",
     ]
     train(data, "unidec", settings=settings, out=folder / "model")
     tokens = folder / "tokens.txt"

@@ -11,17 +11,17 @@ import torch
 
 from gradients import gradients
 from synthetic import QUICK, topics
-from unidex.building import build_encoder, build_network, start_classifiers
+from unidex.config.recipes import load
 from unidex.errors import ConfigError
-from unidex.labels.rows import merged
-from unidex.model import Model
-from unidex.network import Network
-from unidex.pipeline import evaluate, train
+from unidex.model.model import Model
+from unidex.nn.assembly import build_encoder, build_network, start_classifiers
+from unidex.nn.network import Network
+from unidex.nn.row_table import merged
 from unidex.pools.pool import make_batch
-from unidex.recipe_reading import load
-from unidex.training.batching import Batching
 from unidex.training.loop import TrainingStoppedError
 from unidex.training.objective import objective
+from unidex.training.training_set import Batching
+from unidex.verbs.pipeline import evaluate, train
 
 APART = "heads.shared_encoder=false"
 SMALL = ["encoder.dim=12", "features.min_df=1", "heads.dropout=0", "heads.classifier_dropout=0", "encoder.dropout=0"]
@@ -200,7 +200,7 @@ def digest(folder):
 
 @pytest.mark.parametrize("phase", ["training", "falling"])
 def test_a_resumed_run_equals_an_unbroken_one(phase, monkeypatch, tmp_path):
-    changes = [APART, "train.validation=0.2", "train.falling_epochs=2", "encoder.dropout=0.2"]
+    changes = [APART, "train.validation=0.2", "train.decay_epochs=2", "encoder.dropout=0.2"]
     settings = [*QUICK, *changes, "train.validate_every=2", "train.epochs=5", "train.checkpoint_every=5"]
     whole = train(topics(), "unidec", settings=settings, out=tmp_path / "whole")
     steps = {record["phase"]: record["step"] for record in map(json.loads, whole.log.splitlines())}
@@ -226,7 +226,7 @@ def test_a_resumed_run_equals_an_unbroken_one(phase, monkeypatch, tmp_path):
 
 
 def test_rare_features_count_less_in_the_classifiers_encoder_alone(tmp_path):
-    rare = ["heads.classifier_rare=3.0", "encoder.residual=false", "train.epochs=2"]
+    rare = ["heads.classifier_feature_smoothing=3.0", "encoder.residual=false", "train.epochs=2"]
     data = topics()
     model = train(data, "unidec", settings=[*QUICK, APART, *rare], out=tmp_path / "rare")
     own, dual = model.network.classifier_encoder, model.network.encoder
@@ -267,6 +267,8 @@ def test_a_rare_feature_moves_as_little_as_it_counts():
 
 
 def test_tables_in_a_file_train_like_tables_in_memory(folder, tmp_path):
-    mapped = train(topics(), "unidec", settings=[*QUICK, APART, "train.tables=file"], out=tmp_path / "mapped").network
+    mapped = train(
+        topics(), "unidec", settings=[*QUICK, APART, "train.table_storage=file"], out=tmp_path / "mapped"
+    ).network
     for name, table in Model.load(folder).network.tables().items():
         assert torch.equal(table.weight, mapped.tables()[name].weight), name

@@ -17,26 +17,27 @@ from scipy import sparse
 from synthetic import topics
 from test_cli import call
 from test_features import EVERYTHING, LABELS, TEXTS, naive_features, some_settings, some_text
-from unidex import nearest, neighbours
-from unidex.building import build_encoder, build_network
-from unidex.calibration import Calibration
-from unidex.carrying import carried, feature_scores
 from unidex.cli.explain import _Page, marked_pieces
+from unidex.config.recipes import load
 from unidex.encoders.bag import BagEncoder
-from unidex.encoders.feature_settings import FeatureSettings
-from unidex.encoders.features import Features
-from unidex.encoders.places import merged
-from unidex.encoders.single_text import placed_words, words_in
-from unidex.encoders.words import normal_form
 from unidex.errors import DataError, ModelError
-from unidex.explaining import explain
-from unidex.kept_texts import KeptTexts
-from unidex.label_texts import LabelTexts
-from unidex.labels.heads import ClassifierHead, DualHead
-from unidex.model import Model, label_set
-from unidex.nearest import NearestTexts
-from unidex.neighbours import Neighbours
-from unidex.recipe_reading import load
+from unidex.features.extractor import Features
+from unidex.features.feature_settings import FeatureSettings
+from unidex.features.single_text import placed_words, words_in
+from unidex.features.word_places import merged
+from unidex.features.words import normal_form
+from unidex.model.attribution import carried, feature_scores
+from unidex.model.explanation import explain
+from unidex.model.model import Model, label_set
+from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.heads import ClassifierHead, DualHead
+from unidex.scoring import knn as neighbours
+from unidex.scoring import nearest_texts as nearest
+from unidex.scoring.calibration import Calibration
+from unidex.scoring.knn import Neighbours
+from unidex.scoring.label_texts import LabelTexts
+from unidex.scoring.nearest_texts import NearestTexts
+from unidex.scoring.snippets import KeptTexts
 
 DATA = topics(num_labels=12, num_train=90, num_test=6, labels_per_text=3)
 # Words that were never seen go into buckets; those of the first are words of labels.
@@ -51,8 +52,8 @@ ASKED = [
 
 def random_model(recipe, *settings, seed=0, data=DATA, weights=None):
     """A model that has learned nothing: all its numbers are drawn, biases too, so that every part of a sum counts."""
-    predict = {"predict.fusion": 0.3, "predict.neighbours": 0.4, "predict.prior": 0.05, "predict.num_neighbours": 8}
-    predict |= {"predict.keep_texts": 20} | (weights or {})
+    predict = {"predict.fusion": 0.3, "predict.knn": 0.4, "predict.label_prior": 0.05, "predict.knn_texts": 8}
+    predict |= {"predict.snippet_length": 20} | (weights or {})
     given_settings = ["encoder.dim=16", "features.min_df=1", "heads.dim=12"]
     config = load(recipe, [*given_settings, *(f"{key}={value}" for key, value in predict.items()), *settings])
     torch.manual_seed(seed)
@@ -85,7 +86,7 @@ RECIPES = [
     ("unidec", "heads.projection=true", "features.chars=true", "features.subwords=true"),
     ("unidec", "heads.projection=true", "encoder.residual=false", "features.num_buckets=0"),
     ("dexml", "heads.dual_normalised=false", "heads.projection=true", "predict.index=hnsw"),
-    ("renee", "heads.projection=true", "predict.prior=0.0", "predict.neighbours=0.0"),
+    ("renee", "heads.projection=true", "predict.label_prior=0.0", "predict.knn=0.0"),
 ]
 
 
@@ -94,7 +95,7 @@ def test_parts_sum_to_the_score_and_words_to_what_the_heads_say(recipe):
     model = random_model(recipe[0], *recipe[1:])
     heads = [name for name in ("dual", "classifier") if getattr(model.network, name) is not None]
     predict = model.config.predict
-    others = ["neighbours"] * (predict.neighbours > 0) + ["frequency"] * (predict.prior != 0)
+    others = ["neighbours"] * (predict.knn > 0) + ["frequency"] * (predict.label_prior != 0)
     for mode in ("both", *heads):
         for text in ASKED:
             best = model.predict([text], 4, mode=mode)
@@ -193,7 +194,7 @@ def test_a_projection_bends_each_number_by_its_own_slope():
 
 def network_of(encoder, head="dual"):
     dual = DualHead(2, 2, projection=False) if head == "dual" else None
-    from unidex.network import Network
+    from unidex.nn.network import Network
 
     return Network(encoder, dual, None, None, temperature=1.0).eval()
 
@@ -354,7 +355,7 @@ def test_a_transformer_explains_texts_without_tokens_and_many_labels(transformer
 
 def test_labels_of_a_transformer_in_blocks_are_those_of_one_pass(transformer_model, monkeypatch):
     whole = explain(transformer_model, "a blue shoe", k=5)
-    monkeypatch.setattr("unidex.carrying._LABELS_AT_ONCE", 2)
+    monkeypatch.setattr("unidex.model.attribution._LABELS_AT_ONCE", 2)
     for one, other in zip(whole, explain(transformer_model, "a blue shoe", k=5), strict=True):
         assert [t.score for t in one.tokens] == pytest.approx([t.score for t in other.tokens], abs=1e-5)
         assert one.rest == pytest.approx(other.rest, abs=1e-5)
@@ -469,8 +470,8 @@ def test_kept_texts_live_in_the_folder_and_grow_by_what_is_remembered(tmp_path):
 
 
 def test_texts_may_be_kept_where_neighbours_count_for_nothing_and_are_not_searched_then(monkeypatch):
-    model = random_model("auto", weights={"predict.neighbours": 0.0})
-    alone = random_model("auto", weights={"predict.neighbours": 0.0, "predict.keep_texts": 0})
+    model = random_model("auto", weights={"predict.knn": 0.0})
+    alone = random_model("auto", weights={"predict.knn": 0.0, "predict.snippet_length": 0})
     assert alone.neighbours is None
     assert explain(alone, ASKED[0])[0].texts == explain(alone, ASKED[0])[0].together == []
 
@@ -488,7 +489,7 @@ def test_texts_may_be_kept_where_neighbours_count_for_nothing_and_are_not_search
 
 
 def test_neighbours_without_kept_texts_show_none_but_know_what_comes_together():
-    model = random_model("auto", weights={"predict.keep_texts": 0})
+    model = random_model("auto", weights={"predict.snippet_length": 0})
     reasons = explain(model, DATA.test.texts[0])
     assert all(reason.texts == [] for reason in reasons)
     assert any(reason.together for reason in reasons)

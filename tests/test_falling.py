@@ -13,20 +13,20 @@ import torch
 from scipy import sparse
 
 from synthetic import topics
-from unidex.building import build_encoder, build_network
+from unidex.config.recipes import load
 from unidex.data.dataset import Dataset, Split
 from unidex.distributed import ALONE
-from unidex.model import Model
-from unidex.pipeline import train
-from unidex.recipe_reading import load
-from unidex.training.batching import Batching, TrainingSet
-from unidex.training.choosing import Validation
+from unidex.model.model import Model
+from unidex.nn.assembly import build_encoder, build_network
 from unidex.training.loop import Trainer, TrainingStoppedError
 from unidex.training.optimisers import Optimisers
+from unidex.training.training_set import Batching, TrainingSet
+from unidex.training.validation import Validation
+from unidex.verbs.pipeline import train
 
 # The recipe auto, with less of everything; batches so small that hard negatives change the pool.
 # Rehearsals are looked at in test_calibration.py.
-SMALL = ["encoder.dim=16", "features.min_df=1", "train.epochs=2", "train.batch_size=12", "train.rehearse=0"]
+SMALL = ["encoder.dim=16", "features.min_df=1", "train.epochs=2", "train.batch_size=12", "train.simulate_decay_up_to=0"]
 PLAIN = ["augment.method=none", "pool.try_hard_negatives=0"]
 DATA = topics(num_train=120, num_test=0)
 
@@ -88,7 +88,7 @@ def test_a_run_that_was_stopped_in_any_phase_ends_like_an_unbroken_one(whole, ph
             os.kill(os.getpid(), signal.SIGTERM)
         return made(self, texts, rng)
 
-    settings = [*SMALL, "augment.method=none", "train.checkpoint_every=5", f"train.tables={tables}"]
+    settings = [*SMALL, "augment.method=none", "train.checkpoint_every=5", f"train.table_storage={tables}"]
     with monkeypatch.context() as patch:
         patch.setattr(Batching, "batch", until_stopped)
         with pytest.raises(TrainingStoppedError, match="stopped by a signal at step 8 of"):
@@ -135,7 +135,7 @@ def test_held_out_texts_are_trained_on_in_the_end():
     settings = [*SMALL, *PLAIN, "train.schedule=constant", "train.validate_every=9"]
     rows = {}
     for epochs, falling in ((1, 0), (2, 0), (1, 1)):
-        changes = [f"train.epochs={epochs}", f"train.falling_epochs={falling}"]
+        changes = [f"train.epochs={epochs}", f"train.decay_epochs={falling}"]
         rows[epochs, falling] = train(data, "auto", settings=[*settings, *changes]).network.classifiers.weight
     # No pool of the first phase has the label, however long it is.
     assert torch.equal(rows[1, 0][0], rows[2, 0][0])
@@ -172,7 +172,7 @@ def test_without_a_validation_split_all_texts_are_trained_on_from_the_start():
     model = train(DATA, "auto", settings=[*SMALL, "train.validation=0.0", "train.epochs=2"])
     assert "choice" not in model.metrics
     assert model.metrics["training"]["epochs"] == 2
-    assert model.config.predict.neighbours == 0
+    assert model.config.predict.knn == 0
     # They count for nothing, but their texts are kept.
     assert model.neighbours.kept[0] == DATA.train.texts[0]
 
@@ -183,7 +183,7 @@ def test_without_a_validation_split_all_texts_are_trained_on_from_the_start():
 @pytest.mark.parametrize("winner", [0, 2])
 @pytest.mark.parametrize("falling", [0, 1])
 def test_the_trial_that_wins_gives_the_model_it_would_give_alone(winner, falling, monkeypatch, tmp_path, caplog):
-    settings = [*SMALL, "augment.method=none", "train.validate_every=9", f"train.falling_epochs={falling}"]
+    settings = [*SMALL, "augment.method=none", "train.validate_every=9", f"train.decay_epochs={falling}"]
     trial_values(monkeypatch, winner)
     with caplog.at_level(logging.INFO):
         tried = train(DATA, "auto", settings=settings, out=tmp_path / "tried")
@@ -230,7 +230,7 @@ def scripted(values, *changes):
 
 
 @pytest.mark.parametrize(
-    ("least_gain", "patience", "epochs", "best_epoch"),
+    ("min_gain", "patience", "epochs", "best_epoch"),
     [
         # A gain of a tenth of the best so far: 11 is none above 10, and the better weights are kept all the same.
         (0.1, 1, 2, 2),
@@ -241,8 +241,8 @@ def scripted(values, *changes):
         (0.1, 0, 9, 9),
     ],
 )
-def test_a_gain_too_small_to_count_stops_training(least_gain, patience, epochs, best_epoch):
+def test_a_gain_too_small_to_count_stops_training(min_gain, patience, epochs, best_epoch):
     values = [10.0, 11.0, 14.0, 14.5, 14.0, 14.2, 14.3, 14.0, 15.0]
-    result = scripted(values, f"train.least_gain={least_gain}", f"train.patience={patience}")
+    result = scripted(values, f"train.min_gain={min_gain}", f"train.patience={patience}")
     assert (result["epochs"], result["best_epoch"]) == (epochs, best_epoch)
     assert result["best"] == {"P@1": values[best_epoch - 1]}

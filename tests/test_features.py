@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from unidex import progress
 from unidex.data.texts import Texts
-from unidex.encoders import single_text
-from unidex.encoders.feature_cache import cached_transform, fingerprint
-from unidex.encoders.feature_settings import FeatureSettings
-from unidex.encoders.features import Features
-from unidex.encoders.vocabulary import Counter as KeyCounter
-from unidex.encoders.words import Words, parts_of
 from unidex.errors import ConfigError, DataError, ModelError
+from unidex.features import single_text
+from unidex.features.cache import cached_transform, fingerprint
+from unidex.features.extractor import Features
+from unidex.features.feature_settings import FeatureSettings
+from unidex.features.vocabulary import Counter as KeyCounter
+from unidex.features.words import Words, parts_of
 
 TEXTS = [
     "SetupDiGetActualSectionToInstallExW function (setupapi.h)",
@@ -388,7 +388,7 @@ def test_keys_are_the_same_on_every_machine():
 
 
 def test_counts_merge_in_any_number_of_pieces(monkeypatch):
-    monkeypatch.setattr("unidex.encoders.vocabulary._MERGE_AT", 3)
+    monkeypatch.setattr("unidex.features.vocabulary._MERGE_AT", 3)
     rng = np.random.default_rng(0)
     counter, expected = KeyCounter(), Counter()
     for _ in range(50):
@@ -530,8 +530,8 @@ def test_cache_of_texts_without_features(tmp_path):
 
 SCRIPT = """
 import json, sys
-from unidex.encoders.feature_settings import FeatureSettings
-from unidex.encoders.features import Features
+from unidex.features.feature_settings import FeatureSettings
+from unidex.features.extractor import Features
 texts, labels, settings = json.load(sys.stdin)
 features = Features.fit(texts, labels, FeatureSettings(**settings))
 matrix = features.transform(texts)

@@ -15,7 +15,7 @@ from scipy import sparse
 from strategies import assert_equal_datasets, characters, datasets
 from unidex.data import formats
 from unidex.data.dataset import Dataset, Labels, Propensity, Split
-from unidex.data.options import ReadOptions
+from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Packer, Texts
 from unidex.errors import DataError
 

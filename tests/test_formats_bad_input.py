@@ -14,8 +14,8 @@ from scipy import sparse
 
 from test_formats import BAG, LABELS, RAW, SHOPS, TEST, TRAIN, put
 from unidex.data import formats
-from unidex.data.options import ReadOptions
-from unidex.data.reading import chunks
+from unidex.data.files import chunks
+from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError
 
 XCLIB, XCLIB_NPZ = SHOPS["xclib"]

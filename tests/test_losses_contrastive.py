@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from synthetic import QUICK, topics
+from unidex.config.recipes import load
 from unidex.errors import ConfigError
 from unidex.losses import Targets, contrastive, triplet
 from unidex.losses.triplet import hardest_positives
-from unidex.pipeline import train
-from unidex.recipe_reading import load
-from unidex.training.drawing import drawn_targets
+from unidex.training.drawn_targets import drawn_targets
+from unidex.verbs.pipeline import train
 
 # A text with two positives of unequal targets and an ignored pair, one with one, one without a positive, one whose
 # positives are its whole pool.
@@ -130,7 +130,7 @@ def test_hardest_positives_leaves_positives_that_were_not_drawn_out():
 
 
 def test_positives_are_drawn_where_the_recipe_says_so():
-    settings = load("unidec", ["loss.drawn_positives=2"]).loss
+    settings = load("unidec", ["loss.sampled_positives=2"]).loss
     targets = Targets.of([0, 0, 0, 1], [0, 1, 2, 0], shape=(2, 3))
     for name in ("triplet", "contrastive"):
         assert drawn_targets(targets, name, settings, 0).totals(torch.float32).tolist() == [2, 1]

@@ -25,7 +25,7 @@ from unidex.losses import (
     topk_thresholds,
 )
 from unidex.losses.blocked import Products
-from unidex.losses.thresholds import Cut, solve
+from unidex.losses.topk_threshold import Cut, solve
 
 INF = float("inf")
 

@@ -4,8 +4,8 @@ import sys
 import numpy as np
 import pytest
 
-from unidex import memory
-from unidex.memory import keep_freed_memory
+from unidex.storage import allocator as memory
+from unidex.storage.allocator import keep_freed_memory
 
 
 def test_glibc_is_told_and_memory_still_works():

@@ -11,7 +11,7 @@ from synthetic import QUICK, topics
 from unidex.augment.mixup import mix_labels, mix_texts
 from unidex.errors import ConfigError
 from unidex.losses import Targets
-from unidex.pipeline import train
+from unidex.verbs.pipeline import train
 
 
 def dense(targets):

@@ -12,9 +12,9 @@ from synthetic import QUICK, topics
 from unidex import UnidexClassifier
 from unidex.data import formats
 from unidex.errors import DataError, ModelError
-from unidex.model import Model
-from unidex.model_verbs import add_labels, remove_labels
-from unidex.pipeline import evaluate, train
+from unidex.model.model import Model
+from unidex.verbs.model_verbs import add_labels, remove_labels
+from unidex.verbs.pipeline import evaluate, train
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ from scipy import sparse
 
 from synthetic import QUICK, topics
 from unidex.errors import DataError, ModelError
-from unidex.model import Model
-from unidex.pipeline import train
+from unidex.model.model import Model
 from unidex.topk import TopK
+from unidex.verbs.pipeline import train
 
 DATA = topics(labels_per_text=3)
 TEXTS = list(DATA.test.texts)
-WEIGHTS = {"fusion": 0.3, "neighbours": 0.4, "prior": 0.05, "num_neighbours": 8, "neighbours_temperature": 0.1}
+WEIGHTS = {"fusion": 0.3, "knn": 0.4, "label_prior": 0.05, "knn_texts": 8, "knn_temperature": 0.1}
 KINDS = ["exact", "hnsw", "pq"]
 
 
@@ -45,7 +45,7 @@ def slow_scores(model, texts, known=()):
     classifiers = torch.nn.functional.normalize(network.classifiers.weight, dim=1).double().numpy()
     (dual, classifier), (label_dual, _) = of(texts), of(model.labels.texts)
     scores = predict.fusion * dual @ label_dual.T + (1 - predict.fusion) * classifier @ classifiers.T
-    scores += predict.prior * np.log(1 + model.labels.frequencies)
+    scores += predict.label_prior * np.log(1 + model.labels.frequencies)
     # Train texts are stored as float16.
     stored = np.concatenate(of([*DATA.train.texts, *(text for text, _ in known)]), axis=1) / 2
     positives = np.zeros((len(stored), len(model.labels)))
@@ -54,9 +54,9 @@ def slow_scores(model, texts, known=()):
         positives[len(DATA.train) + place, label] = 1
     similarity = np.concatenate([dual, classifier], axis=1) @ stored.astype(np.float16).astype(float).T
     for row, values in enumerate(similarity):
-        nearest = np.argsort(-values, kind="stable")[: predict.num_neighbours]
-        powers = np.exp((values[nearest] - values[nearest].max()) / predict.neighbours_temperature)
-        scores[row] += predict.neighbours * (powers / powers.sum()) @ positives[nearest]
+        nearest = np.argsort(-values, kind="stable")[: predict.knn_texts]
+        powers = np.exp((values[nearest] - values[nearest].max()) / predict.knn_temperature)
+        scores[row] += predict.knn * (powers / powers.sum()) @ positives[nearest]
     return scores
 
 
@@ -78,12 +78,12 @@ def assert_formula(model, texts=TEXTS, hidden=(), known=(), **limits):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"prior": 0.0}, {"neighbours": 0.0}, {"neighbours": 0.0, "prior": -0.3}, {"fusion": 0.98, "neighbours": 2.0}],
+    [{}, {"label_prior": 0.0}, {"knn": 0.0}, {"knn": 0.0, "label_prior": -0.3}, {"fusion": 0.98, "knn": 2.0}],
     ids=str,
 )
 def test_predictions_are_the_formula(trained, kind, changes):
     model = weighed(trained, index=kind, **changes)
-    assert (model.neighbours is None) == (model.config.predict.neighbours == 0)
+    assert (model.neighbours is None) == (model.config.predict.knn == 0)
     assert_formula(model)
     assert_formula(model, [TEXTS[3]])
 
@@ -91,7 +91,7 @@ def test_predictions_are_the_formula(trained, kind, changes):
 def test_each_weight_counts(trained):
     """No weight can be lost unseen: without it the best label of some text is another."""
     whole = weighed(trained).predict(TEXTS, 5)
-    for name in ("neighbours", "prior"):
+    for name in ("knn", "label_prior"):
         assert (weighed(trained, **{name: 0.0}).predict(TEXTS, 5).ids != whole.ids).any()
 
 

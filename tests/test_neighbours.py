@@ -20,11 +20,11 @@ from unidex.data import formats
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
-from unidex.model import Model
-from unidex.model_verbs import label_neighbours, remove_labels
-from unidex.neighbourhood import correlations, find_label, neighbours_in_data, neighbours_in_model
-from unidex.pipeline import train
-from unidex.report.neighbours import draw_neighbours
+from unidex.model.model import Model
+from unidex.model.similar_labels import correlations, find_label, neighbours_in_data, neighbours_in_model
+from unidex.report.label_picture import draw_neighbours
+from unidex.verbs.model_verbs import label_neighbours, remove_labels
+from unidex.verbs.pipeline import train
 
 ROOT = Path(__file__).resolve().parents[1]
 

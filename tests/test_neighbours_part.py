@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from unidex import nearest, neighbours
 from unidex.errors import ModelError
-from unidex.joining import join_scores
-from unidex.nearest import NearestTexts
-from unidex.neighbours import Neighbours, softmax_shares
+from unidex.scoring import knn as neighbours
+from unidex.scoring import nearest_texts as nearest
+from unidex.scoring.knn import Neighbours, softmax_shares
+from unidex.scoring.knn_join import join_scores
+from unidex.scoring.nearest_texts import NearestTexts
 from unidex.topk import TopK
 
 EYE = np.eye(3, dtype=np.float32)

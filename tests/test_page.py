@@ -13,7 +13,7 @@ import pytest
 
 import unidex
 from synthetic import QUICK, topics
-from unidex import pipeline
+from unidex.verbs import pipeline
 
 # Behind everything else: the benchmarks have names, such as metrics, that nothing else may find there.
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
@@ -27,7 +27,7 @@ TOKEN = "a-token-of-the-tests"
 # The words of the labels "w0a w1b" and "w6g w7h"; JavaScript counts the first letter twice, Python once.
 TEXT = "\U0001d54f w0a w7h w60i w1b w6g"
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script> w2c w3d"
-SETTINGS = ["predict.neighbours=0.2", "predict.num_neighbours=4", "predict.keep_texts=40"]
+SETTINGS = ["predict.knn=0.2", "predict.knn_texts=4", "predict.snippet_length=40"]
 
 
 def test_the_page_is_light_and_brings_nothing_from_elsewhere():

@@ -8,13 +8,14 @@ from scipy import sparse
 from gradients import gradients
 from synthetic import begun, topics
 from test_training import digest
+from unidex.config.recipes import load
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.distributed import ALONE, Processes
-from unidex.encoders.spectral import spectral_layers
-from unidex.encoders.tokens import TokenRows
 from unidex.errors import ConfigError
-from unidex.labels.parts import (
+from unidex.features.tokens import TokenRows
+from unidex.model.model import Model
+from unidex.nn.classifier_parts import (
     ClassifierParts,
     PartAttention,
     WordPart,
@@ -24,17 +25,16 @@ from unidex.labels.parts import (
     scaled_rows,
     text_rows,
 )
-from unidex.labels.rows import RowTable
-from unidex.model import Model
-from unidex.network import Network
-from unidex.pipeline import train
+from unidex.nn.network import Network
+from unidex.nn.row_table import RowTable
+from unidex.nn.spectral import spectral_layers
 from unidex.pools.pool import whole_batch
-from unidex.recipe_reading import load
-from unidex.training.classifier_parts import check_parts, label_graph, make_parts
 from unidex.training.loop import Trainer
 from unidex.training.objective import objective
-from unidex.training.staging import carry_on, surrogate_set
+from unidex.training.parts_setup import check_parts, label_graph, make_parts
+from unidex.training.transfer import carry_on, surrogate_set
 from unidex.training.wide_step import WideStep
+from unidex.verbs.pipeline import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "train.batch_size=32"]
 BRIEF = [
@@ -109,7 +109,7 @@ def test_a_part_begins_at_the_sum_of_words_and_its_rectified_self():
     vectors = data.labels @ network.encoder.table.weight.numpy()
     text = vectors + np.maximum(vectors, 0)
     # Gates begin half open; the free vectors here are small random ones.
-    assert config.heads.parts_joined == "gates"
+    assert config.heads.combine_parts == "gates"
     wanted = 0.5 * text + 0.5 * network.classifiers.weight.numpy()
     assert np.allclose(network.eval().all_classifiers(), wanted, atol=1e-6)
 
@@ -120,7 +120,7 @@ def test_the_graph_part_is_the_graph_times_vectors_of_texts():
     vectors = data.labels @ network.encoder.table.weight.numpy()
     assert np.allclose(network.parts.rows["graph"] @ network.encoder.table.weight.numpy(), walks @ vectors, atol=1e-5)
     # Labels that come together are neighbours, at most so many, and each is its own.
-    assert np.diff(walks.indptr).max() <= config.augment.walk_most
+    assert np.diff(walks.indptr).max() <= config.augment.walk_max_labels
     assert np.all(walks.diagonal() > 0)
     assert walks.nnz > data.positives.shape[1]
     other = label_graph(data.positives, config.augment, seed=1)
@@ -270,7 +270,12 @@ def test_a_run_that_stops_in_either_stage_resumes_to_the_same_model(tmp_path, mo
 
 def test_tables_in_files_make_the_same_model(tmp_path):
     models = [
-        train(problem(), "decaf", settings=[*BRIEF, "train.epochs=1", f"train.tables={tables}"], out=tmp_path / tables)
+        train(
+            problem(),
+            "decaf",
+            settings=[*BRIEF, "train.epochs=1", f"train.table_storage={tables}"],
+            out=tmp_path / tables,
+        )
         for tables in ("memory", "file")
     ]
     assert torch.equal(models[0].network.classifiers.weight, models[1].network.classifiers.weight)

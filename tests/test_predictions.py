@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
+from unidex.data.predictions import read_predictions
 from unidex.data.texts import Texts
 from unidex.errors import DataError
-from unidex.predictions import read_predictions
 
 
 def shop(num_test=2, uids=("B07", "A12", "C99")):

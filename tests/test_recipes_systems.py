@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from synthetic import topics
-from unidex.model import Model
-from unidex.pipeline import score_topk, train
-from unidex.recipe_reading import load, recipe_names
+from unidex.config.recipes import load, recipe_names
+from unidex.model.model import Model
 from unidex.topk import TopK
+from unidex.verbs.pipeline import score_topk, train
 
 # What makes a recipe of hours one of a second or two; everything else is the recipe's own.
 SMALL = ["encoder.dim=32", "features.min_df=1", "train.batch_size=32"]
@@ -92,7 +92,7 @@ def test_ngame_has_the_settings_of_its_paper():
     dual, classifier = load("ngame", ["encoder.kind=transformer"]).in_stages().values()
     assert (dual.train.epochs, dual.train.batch_size, dual.train.lr_encoder) == (300, 1600, 2e-4)
     assert dual.pool.cluster_growth == [10, 20, 25, 50, 75, 100, 125, 150, 200]
-    assert (dual.loss.margin, dual.loss.hardest_negatives, dual.loss.drawn_positives) == (0.3, 10, 1)
+    assert (dual.loss.margin, dual.loss.hardest_negatives, dual.loss.sampled_positives) == (0.3, 10, 1)
     assert classifier.train.freeze_encoder
     assert (classifier.loss.margin, classifier.loss.hardest_positives, classifier.loss.hardest_negatives) == (0.2, 3, 5)
     assert (classifier.heads.dropout, classifier.train.epochs, classifier.train.batch_size) == (0.5, 100, 2048)
@@ -102,7 +102,7 @@ def test_siamesexml_has_the_constants_of_its_paper():
     dual, classifier = load("siamesexml").in_stages().values()
     assert (dual.loss.contrastive_c, dual.loss.contrastive_d, dual.train.batch_size) == (0.9, 1.5, 4095)
     assert (classifier.loss.contrastive_c, classifier.loss.contrastive_d) == (0.75, 3.0)
-    assert (classifier.loss.contrastive_least, classifier.pool.shortlist) == (0.05, 500)
+    assert (classifier.loss.contrastive_min, classifier.pool.shortlist) == (0.05, 500)
 
 
 def test_the_same_seed_gives_the_same_staged_model_and_another_seed_another():

@@ -11,13 +11,13 @@ import pytest
 from scipy import sparse
 
 from synthetic import QUICK, topics
-from unidex import living, model_verbs, pipeline
 from unidex.errors import DataError, ModelError, UnidexError
-from unidex.model import Model
+from unidex.model.model import Model
+from unidex.verbs import living, model_verbs, pipeline
 
 # Words of no label: what the heads make of them is a guess.
 NEW = "w50y w52a w55d w57f"
-KEPT = ["predict.neighbours=1.0", "predict.num_neighbours=4"]
+KEPT = ["predict.knn=1.0", "predict.knn_texts=4"]
 
 
 @pytest.fixture(scope="module")

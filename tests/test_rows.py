@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from unidex.labels.rows import RowAdagrad, RowAdam, RowSGD, RowTable, Touched, merged
+from unidex.nn.row_table import RowAdagrad, RowAdam, RowSGD, RowTable, Touched, merged
 
 
 def run(optimiser, ids, grads, lr=0.1):

@@ -18,9 +18,9 @@ import pytest
 from served import AUTHORISED, TOKEN, Load, ask, served, served_copy, token_file
 from synthetic import QUICK, topics
 from unidex.errors import ConfigError, ModelError
-from unidex.model import Model
-from unidex.pipeline import train
+from unidex.model.model import Model
 from unidex.server import schemas
+from unidex.verbs.pipeline import train
 
 TEXTS = list(topics().test.texts)
 MAX_BODY = 300_000
@@ -30,7 +30,7 @@ MAX_TEXT = 3000
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("models") / "topics"
-    train(topics(), "unidec", settings=[*QUICK, "predict.neighbours=0.1", "predict.choose_neighbours=false"], out=out)
+    train(topics(), "unidec", settings=[*QUICK, "predict.knn=0.1", "predict.choose_knn=false"], out=out)
     return out
 
 
@@ -410,7 +410,7 @@ def test_changes_that_cannot_be_read_harm_no_prediction(service):
 
 
 def test_a_folder_that_is_held_by_another_is_said_so(service):
-    from unidex.locking import locked
+    from unidex.storage.locks import locked
 
     with locked(service.folder):
         answer = service.client.post("/v1/labels", json={"text": "too soon"}, headers=AUTHORISED)
@@ -556,7 +556,7 @@ def test_several_workers_are_one_service(folder, tokens, tmp_path):
 
 
 def test_a_model_that_is_damaged_is_named_and_not_served(folder, tmp_path):
-    from unidex.server.running import run
+    from unidex.server.runner import run
     from unidex.server.settings import Settings
 
     own = tmp_path / "topics"
@@ -567,7 +567,7 @@ def test_a_model_that_is_damaged_is_named_and_not_served(folder, tmp_path):
 
 
 def test_a_port_that_is_taken_is_named():
-    from unidex.server.running import run
+    from unidex.server.runner import run
     from unidex.server.settings import Settings
 
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="must be free"):

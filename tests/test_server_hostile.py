@@ -32,11 +32,11 @@ import unidex
 from served import AUTHORISED, TOKEN, UNIDEX, served_copy, token_file
 from synthetic import QUICK, topics
 from unidex.errors import UnidexError
-from unidex.model import Model
-from unidex.pipeline import train
+from unidex.model.model import Model
 from unidex.server.page_files import FOLDER as PAGE
 from unidex.server.page_files import read_page
 from unidex.server.security import Tokens
+from unidex.verbs.pipeline import train
 
 SOURCE = Path(unidex.__file__).parent
 TEXTS = list(topics().test.texts[:4])
@@ -56,7 +56,7 @@ EXAMPLES = settings(max_examples=60, suppress_health_check=[HealthCheck.function
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("models") / "topics"
-    chosen = ["train.epochs=1", "predict.neighbours=0.1", "predict.choose_neighbours=false", "predict.keep_texts=40"]
+    chosen = ["train.epochs=1", "predict.knn=0.1", "predict.choose_knn=false", "predict.snippet_length=40"]
     train(topics(num_train=120), "unidec", settings=[*QUICK, *chosen], out=out)
     return out
 

@@ -17,16 +17,18 @@ from hypothesis import strategies as st
 from served import ask
 from synthetic import QUICK, topics
 from unidex.errors import ConfigError
-from unidex.pipeline import train
-from unidex.server import reading, running, schemas
+from unidex.server import request_bodies as reading
+from unidex.server import runner as running
+from unidex.server import schemas
 from unidex.server.app import create_app
-from unidex.server.batching import BATCH_CHARACTERS, BATCH_TEXTS, SHARE_TEXTS, Batches, Job, take
+from unidex.server.counters import Metrics
 from unidex.server.gate import IS_GONE, Gate
 from unidex.server.limits import Limits
-from unidex.server.observing import Metrics
+from unidex.server.micro_batches import BATCH_CHARACTERS, BATCH_TEXTS, SHARE_TEXTS, Batches, Job, take
 from unidex.server.problems import ProblemError
 from unidex.server.security import Tokens
 from unidex.server.settings import Settings
+from unidex.verbs.pipeline import train
 
 LIMITS = Limits(text_length=20, texts=3, labels=4, k=10, body=10_000, header_seconds=0.4, body_seconds=0.4)
 

@@ -14,23 +14,23 @@ from scipy import sparse
 
 from stopped_runs import digest, train_command
 from synthetic import QUICK, begun, topics
+from unidex.config.recipes import load
 from unidex.data import formats
 from unidex.distributed import ALONE
 from unidex.errors import ConfigError
-from unidex.labels.tree import balanced_clusters, cut, label_centroids
-from unidex.model import Model
-from unidex.pipeline import train
+from unidex.model.model import Model
+from unidex.nn.label_tree import balanced_clusters, cut, label_centroids
 from unidex.pools.batches import cluster_size, joined_clusters
-from unidex.recipe_reading import load
 from unidex.training.frozen import frozen
 from unidex.training.loop import Trainer
+from unidex.verbs.pipeline import train
 
 RECIPE = """
 about = "two stages"
 [heads]
 projection = false
 dropout = 0.0
-classifier_start = "label-text"
+classifier_init = "label-text"
 classifier_normalised = true
 classifier_dropout = 0.0
 [pool]
@@ -108,10 +108,10 @@ def test_what_a_stage_cannot_have_is_refused_with_its_name(recipe, settings, sai
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["train.falling_epochs=1"], "needs one of one stage"),
+        (["train.decay_epochs=1"], "needs one of one stage"),
         (["train.surrogate=4"], "set in the last one"),
         (["stages.first.train.surrogate=4"], "clusters of labels have no texts"),
-        (["predict.fuse=tree"], "it needs train.validation above 0"),
+        (["predict.combine=decision-tree"], "it needs train.validation above 0"),
     ],
 )
 def test_stages_that_cannot_be_trained_are_refused_before_training(recipe, settings, said):
@@ -266,7 +266,7 @@ def test_a_cut_is_near_the_best_of_all_and_the_best_for_its_centres(seed, size):
     everybody = set(range(8))
     splits = [(set(first), everybody - set(first)) for first in combinations(range(8), size)]
     best = max(value_of(rows, split) for split in splits)
-    first, second = cut(rows, np.arange(8), size, np.random.default_rng(seed), least_gain=0.0)
+    first, second = cut(rows, np.arange(8), size, np.random.default_rng(seed), min_gain=0.0)
     assert len(first) == size
     found = value_of(rows, (first, second))
     assert found >= 0.85 * best

@@ -19,7 +19,7 @@ from scipy import sparse
 from strategies import assert_equal_datasets, characters, datasets
 from unidex.data.dataset import Dataset, Labels, Split, split_rows
 from unidex.data.formats import jsonl, table
-from unidex.data.options import ReadOptions
+from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.errors import DataError, MissingExtraError
 

@@ -13,28 +13,34 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from synthetic import QUICK, topics
-from unidex import model_verbs, nearest, pipeline, teaching
-from unidex import recipe_reading as recipes
-from unidex.building import build_encoder, build_network
+from unidex.config import recipes as recipes
 from unidex.data.texts import Texts
 from unidex.errors import DataError, UnidexError
-from unidex.label_set import LabelSet
 from unidex.losses import Targets, decoupled_softmax
-from unidex.model import Model
-from unidex.neighbours import Neighbours
-from unidex.teaching import teach
-from unidex.turning import Lesson, _pull, turned
+from unidex.model import incremental as teaching
+from unidex.model.incremental import teach
+from unidex.model.label_set import LabelSet
+from unidex.model.model import Model
+from unidex.model.rotation import Lesson, _pull, turned
+from unidex.nn.assembly import build_encoder, build_network
+from unidex.scoring import nearest_texts as nearest
+from unidex.scoring.knn import Neighbours
+from unidex.verbs import model_verbs, pipeline
 
 NUM_LABELS = 24
 # A word each of L3 and L5, and one of no label.
 TAUGHT = ["w6g w10k w50y", "w6g w10k w52a", "w6g w10k w55d"]
 ASKED = "w6g w10k w57f"
 KINDS = {
-    "both": ["predict.neighbours=0.3"],
-    "both without neighbours": ["predict.prior=0.02", "predict.choose_prior=false"],
+    "both": ["predict.knn=0.3"],
+    "both without neighbours": ["predict.label_prior=0.02", "predict.choose_label_prior=false"],
     "dual": ["heads.classifier=false"],
     "classifier": ["heads.dual=false"],
-    "plain classifier": ["heads.dual=false", "heads.classifier_searched=plain", "heads.classifier_normalised=false"],
+    "plain classifier": [
+        "heads.dual=false",
+        "heads.classifier_search_vectors=plain",
+        "heads.classifier_normalised=false",
+    ],
     "lengths": ["heads.dual_normalised=false", "loss.temperature=1.0"],
     "pq": ["predict.index=pq"],
     "hnsw": ["predict.index=hnsw"],
@@ -228,7 +234,7 @@ def test_the_classifier_that_is_kept_is_the_one_that_is_searched(folders, kind):
     wanted = model.network.classifier.as_searched(model.network.classifiers.weight)[[3, 4]].numpy()
     if model.network.dual is not None:
         wanted = wanted * (1 - model.config.predict.fusion)
-    width = model.index.dim - (model.config.predict.prior != 0)
+    width = model.index.dim - (model.config.predict.label_prior != 0)
     found = model.index.vectors(np.array([3, 4]))[:, width - wanted.shape[1] : width]
     assert found == pytest.approx(wanted, abs=1e-5)
 
@@ -239,7 +245,7 @@ def test_frequencies_rise_by_the_pairs_and_so_does_what_they_are_worth(folders):
     teach(model, TAUGHT, pairs(model, [5], [5, 7], [5]))
     expected = before + np.isin(np.arange(NUM_LABELS), [5, 7]) + 2 * (np.arange(NUM_LABELS) == 5)
     assert model.labels.frequencies.tolist() == expected.tolist()
-    prior = model.config.predict.prior
+    prior = model.config.predict.label_prior
     assert prior != 0
     bonus = model.index.vectors(np.arange(NUM_LABELS))[:, -1]
     assert bonus == pytest.approx(prior * np.log1p(expected), abs=1e-6)

@@ -14,16 +14,16 @@ import torch
 
 from stopped_runs import digest, train_command
 from synthetic import QUICK, topics
+from unidex.config.recipes import load
 from unidex.data import formats
 from unidex.errors import ConfigError, ModelError, UnidexError
-from unidex.labels.rows import RowTable
 from unidex.losses import decoupled_softmax
 from unidex.losses.inner_product import inner_product_loss
-from unidex.model import Model
-from unidex.pipeline import evaluate, train
-from unidex.recipe_reading import load
+from unidex.model.model import Model
+from unidex.nn.row_table import RowTable
 from unidex.training.optimisers import lr_factor
 from unidex.training.phases import batch_size_for
+from unidex.verbs.pipeline import evaluate, train
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +55,10 @@ def test_recipes_learn(recipe):
         ["loss.classifier=bce"],
         ["loss.classifier_bce=1.0", "loss.log_q=1.0"],
         ["loss.text_to_label=1.0", "loss.learn_temperature=true"],
-        ["pool.batches=random", "train.rows=adagrad"],
+        ["pool.batches=random", "train.row_optimiser=adagrad"],
         ["pool.batches=labels", "pool.hard_negatives=0", "train.batch_size=8"],
         ["heads.projection=true", "heads.dropout=0.1", "heads.classifier_dropout=0.1", "heads.dim=24"],
-        ["heads.classifier_start=label-text", "encoder.residual=false"],
+        ["heads.classifier_init=label-text", "encoder.residual=false"],
         ["heads.dual=false"],
         ["train.schedule=linear"],
         ["predict.index=hnsw"],
@@ -240,7 +240,7 @@ def test_a_printed_recipe_reads_back(tmp_path):
 
 def test_tables_in_a_file_train_like_tables_in_memory(tmp_path):
     for name, where in (("memory", "memory"), ("file", "file")):
-        train(topics(), "unidec", settings=[*QUICK, f"train.tables={where}"], out=tmp_path / name)
+        train(topics(), "unidec", settings=[*QUICK, f"train.table_storage={where}"], out=tmp_path / name)
     inside, mapped = (Model.load(tmp_path / name) for name in ("memory", "file"))
     assert torch.equal(inside.network.classifiers.weight, mapped.network.classifiers.weight)
     assert isinstance(inside.network.classifiers, RowTable)

@@ -12,29 +12,29 @@ from gradients import gradients
 from synthetic import topics
 from test_training import digest
 from unidex import index as index_layer
-from unidex.building import build_encoder, build_network
+from unidex.config.recipes import load
+from unidex.config.tree import kept_levels
 from unidex.distributed import Processes
-from unidex.encoders.tokens import TokenRows, token_weights
 from unidex.errors import ConfigError, DataError, ModelError
-from unidex.explaining import explain
+from unidex.features.tokens import TokenRows, token_weights
 from unidex.index.tree import TreeIndex
-from unidex.labels import candidates
-from unidex.labels.candidates import candidate_scores
-from unidex.labels.tree import LabelTree, nested_clusters
-from unidex.model import Model
-from unidex.neighbourhood import nearest_labels
-from unidex.pipeline import train
-from unidex.recipe_reading import load
-from unidex.teaching import teach
-from unidex.training.batching import TrainingSet
-from unidex.training.label_trees import check_tree, cluster_positives, grown_tree
+from unidex.model.explanation import explain
+from unidex.model.incremental import teach
+from unidex.model.model import Model
+from unidex.model.similar_labels import nearest_labels
+from unidex.nn import candidate_scores as candidates
+from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.candidate_scores import candidate_scores
+from unidex.nn.label_tree import LabelTree, nested_clusters
 from unidex.training.loop import Trainer
+from unidex.training.training_set import TrainingSet
+from unidex.training.tree_setup import check_tree, cluster_positives, grown_tree
 from unidex.training.tree_step import TreeStep, candidate_bce, kept_clusters, values_at
-from unidex.tree_settings import kept_levels
+from unidex.verbs.pipeline import train
 
 # The recipe as a test bears it: three levels of few clusters, narrow beams.
 SMALL = ["encoder.dim=32", "features.min_df=1", "train.batch_size=32", "train.epochs=4"]
-SMALL += ["tree.levels=[3, 7]", "tree.beam=[1, 2]", "tree.search_beam=[2, 3]", "train.rows=adagrad"]
+SMALL += ["tree.levels=[3, 7]", "tree.beam=[1, 2]", "tree.search_beam=[2, 3]", "train.row_optimiser=adagrad"]
 SMALL += ["tree.dropout=[0.0]", "heads.dropout=0.0"]
 
 
@@ -200,7 +200,7 @@ def reference(network, whole, config, rows):
         scores, counts, targets, [config.tree.weight] * len(tables) + [1.0], strict=True
     ):
         each = torch.nn.functional.binary_cross_entropy_with_logits(score, target, reduction="none") * count
-        loss = loss + weight * each.sum() / (count.sum() if config.loss.bce == "mean" else len(rows))
+        loss = loss + weight * each.sum() / (count.sum() if config.loss.bce_reduction == "mean" else len(rows))
     leaves = {"features": features, "classifiers": labels}
     return loss, shortlists, leaves | {f"clusters_{level}": table for level, table in enumerate(tables)}
 
@@ -209,7 +209,7 @@ def reference(network, whole, config, rows):
     "settings",
     [
         [],
-        ["loss.bce=sum", "tree.weight=0.3", "tree.beam=[2, 4]"],
+        ["loss.bce_reduction=sum", "tree.weight=0.3", "tree.beam=[2, 4]"],
         ["tree.levels=[5]", "tree.beam=[2]"],
         ["tree.levels=[2, 6, 13]", "tree.beam=[1]"],
     ],
@@ -248,7 +248,7 @@ def test_a_step_is_that_of_a_slow_reference_with_filter_pairs_and_soft_targets(s
 def test_detached_epochs_keep_the_labels_loss_from_the_encoder():
     network, whole, config = built(topics(), "tree.detached_epochs=2")
     step = TreeStep(network, whole.texts, whole.positives, whole.filter_pairs, config)
-    alone, _, alone_config = built(topics(), "tree.learns=clusters")
+    alone, _, alone_config = built(topics(), "tree.losses=clusters")
     without = TreeStep(alone, whole.texts, whole.positives, whole.filter_pairs, alone_config)
     rows, found = np.arange(8), {}
     for name, net, one, epoch in (("early", network, step, 1), ("late", network, step, 2), ("none", alone, without, 0)):
@@ -264,7 +264,7 @@ def test_detached_epochs_keep_the_labels_loss_from_the_encoder():
 
 @pytest.mark.parametrize("learns", ["clusters", "labels"])
 def test_what_does_not_learn_stays_as_it_is(learns):
-    settings = ["tree.residual=true", "train.weight_decay=0.1", "train.epochs=2", f"tree.learns={learns}"]
+    settings = ["tree.residual=true", "train.weight_decay=0.1", "train.epochs=2", f"tree.losses={learns}"]
     network, whole, config = built(topics(), *settings)
     before = {name: table.weight.clone() for name, table in network.tables().items()}
     dense = {name: value.clone() for name, value in network.tree.state_dict().items()}
@@ -392,7 +392,7 @@ def test_equal_labels_tie_to_the_lower_id():
 # Whole runs.
 
 
-@pytest.mark.parametrize("settings", [[], ["tree.levels=[6]", "tree.residual=true", "tree.smoothed=true"]])
+@pytest.mark.parametrize("settings", [[], ["tree.levels=[6]", "tree.residual=true", "tree.smooth_centroids=true"]])
 def test_a_model_learns_and_its_folder_predicts_the_same(settings, tmp_path):
     data = topics()
     more = ["train.epochs=6", "train.validation=0.2", "train.validate_every=2", "tree.search_beam=[3, 5]", *settings]
@@ -428,7 +428,7 @@ class StopError(Exception):
 
 
 def test_a_resumed_run_is_the_unbroken_one_with_tables_in_files(tmp_path, monkeypatch):
-    settings = [*SMALL, "train.tables=file", "train.checkpoint_every=5", "train.epochs=3", "tree.dropout=[0.2]"]
+    settings = [*SMALL, "train.table_storage=file", "train.checkpoint_every=5", "train.epochs=3", "tree.dropout=[0.2]"]
     train(topics(), "cascadexml", settings=settings, out=tmp_path / "unbroken")
     steps, plain = [], TreeStep.__call__
 
@@ -454,7 +454,7 @@ dual = false
 projection = false
 dropout = 0.0
 classifier_dropout = 0.0
-classifier_searched = "plain"
+classifier_search_vectors = "plain"
 classifier_bias = "log-odds"
 [loss]
 classifier = "bce"
@@ -510,11 +510,11 @@ def test_clusters_first_then_labels_on_frozen_shortlists(tmp_path):
         (["augment.mixup=texts"], "augment.mixup = 'none'"),
         (["train.chunk=8"], "train.chunk = 0"),
         (["predict.index=hnsw"], "predict.index = 'exact'"),
-        (["predict.neighbours=0.1"], "predict.neighbours = 0"),
-        (["predict.choose_prior=true"], "predict.prior = 0"),
-        (["predict.keep_texts=9"], "predict.keep_texts = 0"),
+        (["predict.knn=0.1"], "predict.knn = 0"),
+        (["predict.choose_label_prior=true"], "predict.label_prior = 0"),
+        (["predict.snippet_length=9"], "predict.snippet_length = 0"),
         (["tree.layers=[[1], [2]]"], "tree.layers are those of a transformer"),
-        (["tree.learns=clusters"], "set in the last one"),
+        (["tree.losses=clusters"], "set in the last one"),
     ],
 )
 def test_what_a_tree_cannot_be_trained_with_is_refused_first(settings, said):

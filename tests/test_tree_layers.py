@@ -11,8 +11,8 @@ from test_transformer import TEXTS, VOCABULARY, loaded, small_chunks, tiny, tran
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.errors import ConfigError
-from unidex.model import Model
-from unidex.pipeline import train
+from unidex.model.model import Model
+from unidex.verbs.pipeline import train
 
 WORDS = ["red", "blue", "shoe", "hat"]
 

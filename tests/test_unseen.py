@@ -5,13 +5,13 @@ import pytest
 from scipy import sparse
 
 from synthetic import QUICK, topics
+from unidex.config.recipes import load
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
-from unidex.pipeline import train
-from unidex.recipe_reading import load
-from unidex.training.unseen import are_left_random
+from unidex.training.unseen_labels import are_left_random
+from unidex.verbs.pipeline import train
 
-ALONE = [*QUICK, "heads.dual=false", "heads.classifier_start=random", "loss.classifier=bce", "pool.hard_negatives=0"]
+ALONE = [*QUICK, "heads.dual=false", "heads.classifier_init=random", "loss.classifier=bce", "pool.hard_negatives=0"]
 
 
 def with_unseen(data: Dataset, count: int) -> Dataset:
@@ -41,7 +41,7 @@ def test_a_label_without_texts_scores_below_what_was_learned():
         ("renee", [], False),
         ("inceptionxml", [], False),
         ("decaf", [], False),
-        ("unidec", ["heads.dual=false", "heads.classifier_start=zero"], True),
+        ("unidec", ["heads.dual=false", "heads.classifier_init=zero"], True),
         ("unidec", ["heads.dual=false"], False),
     ],
 )

@@ -8,14 +8,14 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from unidex import recipe_reading as recipes
-from unidex.building import build_encoder
+from unidex.config import recipes as recipes
 from unidex.encoders import transformer
 from unidex.encoders.bag import BagEncoder
-from unidex.encoders.feature_settings import FeatureSettings
-from unidex.encoders.features import Features
-from unidex.encoders.vectors import TokenVectors, begin_from, feature_vectors, fit_dimension, read_token_vectors
+from unidex.encoders.static_vectors import TokenVectors, begin_from, feature_vectors, fit_dimension, read_token_vectors
 from unidex.errors import ConfigError, ModelError
+from unidex.features.extractor import Features
+from unidex.features.feature_settings import FeatureSettings
+from unidex.nn.assembly import build_encoder
 
 TOKENS = ["[UNK]", "red", "hat", "shoe", "##s", "blue"]
 VECTORS = torch.tensor([[9.0, 9, 9], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [-1, 0, 2]])

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from unidex.neighbours import Neighbours
-from unidex.network import Vectors
+from unidex.nn.network import Vectors
+from unidex.scoring.fusion import Weights, best_weights, parts_of
+from unidex.scoring.knn import Neighbours
 from unidex.topk import TopK
-from unidex.weighing import Weights, best_weights, parts_of
 
 
 def normal(rng, *shape):
@@ -39,8 +39,8 @@ def slow_score(queries, labels, train, positives, weights, text, label, *, num_n
     return (
         weights.fusion * float(queries.dual[text] @ labels.dual[label])
         + (1 - weights.fusion) * float(queries.classifier[text] @ labels.classifier[label])
-        + weights.neighbours * said
-        + weights.prior * np.log(1 + positives.toarray()[:, label].sum())
+        + weights.knn * said
+        + weights.label_prior * np.log(1 + positives.toarray()[:, label].sum())
     )
 
 
@@ -119,7 +119,7 @@ def test_of_many_labels_that_neighbours_name_the_likeliest_are_candidates():
 def test_places_without_a_candidate_stay_empty():
     queries, labels, _, positives = toy(seed=1, num_labels=3, num_train=4)
     parts = parts_of(queries, labels, np.bincount(positives.indices, minlength=3), None, forbidden=np.array([1]))
-    found = parts.ranked(Weights(0.5, prior=9.0), 3)
+    found = parts.ranked(Weights(0.5, label_prior=9.0), 3)
     assert np.sort(found.ids, axis=1).tolist() == [[-1, 0, 2]] * 9
     assert np.isneginf(found.scores[:, 2]).all()
 
@@ -135,8 +135,8 @@ def test_the_best_of_a_grid_is_found_where_weights_do_not_depend_on_each_other(s
     def value(weights):
         return (
             -abs(weights.fusion - best.fusion)
-            - abs(weights.neighbours - best.neighbours) * 3
-            + (weights.prior == best.prior)
+            - abs(weights.knn - best.knn) * 3
+            + (weights.label_prior == best.label_prior)
         )
 
     assert best_weights(value, start, **GRID) == best == max(POINTS, key=value)
@@ -147,7 +147,7 @@ def test_a_choice_is_never_worse_than_the_start_nor_than_one_step_in_the_last_ro
     value = dict(zip(POINTS, values, strict=True)).__getitem__
     chosen = best_weights(value, start, **GRID)
     assert value(chosen) >= value(start)
-    assert value(chosen) >= max(value(Weights(w, start.neighbours, start.prior)) for w in GRID["fusions"])
+    assert value(chosen) >= max(value(Weights(w, start.knn, start.label_prior)) for w in GRID["fusions"])
     # Of equal values that which is there stays.
     assert value(chosen) > value(start) or chosen == start
 
@@ -157,7 +157,7 @@ def test_a_second_round_finds_what_the_first_has_made_good():
     values = {(0.5, 0.0): 1, (0.5, 0.2): 2, (0.9, 0.2): 3}
 
     def value(weights):
-        return values.get((weights.fusion, weights.neighbours), 0)
+        return values.get((weights.fusion, weights.knn), 0)
 
     assert best_weights(value, Weights(0.5), fusions=(0.1, 0.5, 0.9), neighbours=(0.0, 0.2)) == Weights(0.9, 0.2)
 
@@ -168,8 +168,8 @@ def test_what_is_not_offered_is_not_changed():
 
     def value(weights):
         asked.append(weights)
-        return weights.prior + weights.fusion + weights.neighbours
+        return weights.label_prior + weights.fusion + weights.knn
 
     assert best_weights(value, start) == start
     assert best_weights(value, start, priors=(0.3,)) == Weights(0.37, 0.21, 0.3)
-    assert {(weights.fusion, weights.neighbours) for weights in asked} == {(0.37, 0.21)}
+    assert {(weights.fusion, weights.knn) for weights in asked} == {(0.37, 0.21)}

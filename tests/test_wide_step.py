@@ -6,16 +6,16 @@ import torch
 
 from gradients import gradients
 from synthetic import QUICK, topics
-from unidex.building import build_encoder, build_network
+from unidex.config.recipes import load
 from unidex.distributed import ALONE, Processes
 from unidex.errors import ConfigError
-from unidex.pipeline import train
+from unidex.nn.assembly import build_encoder, build_network
 from unidex.pools.pool import make_batch, whole_batch
-from unidex.recipe_reading import load
 from unidex.training.gradient_cache import GradientCache
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers
 from unidex.training.wide_step import WideStep
+from unidex.verbs.pipeline import train
 
 SMALL = ["encoder.dim=12", "features.min_df=1", "heads.dim=10", "loss.learn_temperature=true"]
 PLAIN = ["heads.dropout=0", "heads.classifier_dropout=0", "encoder.dropout=0"]
@@ -44,7 +44,7 @@ def assert_equal(first, second):
     [
         ("unidec", []),
         ("unidec", ["heads.projection=true", "heads.classifier_normalised=false", "loss.log_q=0.7"]),
-        ("unidec", ["loss.dual=supcon", "loss.classifier=bce", "loss.bce=sum", "loss.text_to_label=1.0"]),
+        ("unidec", ["loss.dual=supcon", "loss.classifier=bce", "loss.bce_reduction=sum", "loss.text_to_label=1.0"]),
         ("unidec", ["loss.dual=one-positive", "loss.classifier=soft-top-k", "loss.k=1"]),
         ("depsl", ["heads.dual_normalised=false", "loss.temperature=1.0", "loss.dual=soft-top-k", "loss.k=0"]),
         ("renee", ["pool.labels=picked"]),
@@ -185,7 +185,7 @@ def test_an_encoder_begins_where_another_model_ended(tmp_path):
 
 def test_a_shard_has_its_own_rows_and_their_state_only():
     data = topics(num_labels=23)
-    config = load("unidec", [*SMALL, "heads.classifier_start=random", "train.rows=adam"])
+    config = load("unidec", [*SMALL, "heads.classifier_init=random", "train.row_optimiser=adam"])
     torch.manual_seed(0)
     encoder = build_encoder(config, data.train.texts, data.labels.texts)
     whole, parts = build_network(config, encoder, 23).classifiers.weight, []

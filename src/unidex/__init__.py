@@ -10,22 +10,22 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Dataset": "unidex.data.dataset",
-    "Model": "unidex.model",
+    "Model": "unidex.model.model",
     "TopK": "unidex.topk",
-    "UnidexClassifier": "unidex.classifier",
-    "evaluate": "unidex.pipeline",
+    "UnidexClassifier": "unidex.sklearn",
+    "evaluate": "unidex.verbs.pipeline",
     "read": "unidex.data.formats",
-    "train": "unidex.pipeline",
+    "train": "unidex.verbs.pipeline",
 }
 __all__ = ["Dataset", "Model", "TopK", "UnidexClassifier", "__version__", "evaluate", "read", "train"]
 
 if TYPE_CHECKING:
-    from unidex.classifier import UnidexClassifier
     from unidex.data.dataset import Dataset
     from unidex.data.formats import read
-    from unidex.model import Model
-    from unidex.pipeline import evaluate, train
+    from unidex.model.model import Model
+    from unidex.sklearn import UnidexClassifier
     from unidex.topk import TopK
+    from unidex.verbs.pipeline import evaluate, train
 
 
 def __getattr__(name: str) -> Any:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from unidex.augment.points import Points
-from unidex.augment.rows import rows_of
+from unidex.augment.label_points import Points
+from unidex.augment.sparse_rows import rows_of
 
 
 @dataclass(frozen=True)

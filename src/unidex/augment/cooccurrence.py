@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex import progress
-from unidex.augment.rows import rows_of, strongest, table_of
+from unidex.augment.sparse_rows import rows_of, strongest, table_of
 
 BLOCK = 2**21
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex import progress
-from unidex.augment.rows import rows_of, strongest, table_of
+from unidex.augment.sparse_rows import rows_of, strongest, table_of
 from unidex.config import Augment
 
 # Labels that walk at a time; three random numbers of 8 bytes a hop are the largest part of their memory.
@@ -30,7 +30,7 @@ def walks_by(
         rng,
         length=settings.walk_length,
         restart=settings.walk_restart,
-        most=settings.walk_most,
+        most=settings.walk_max_labels,
         verbose=settings.walk_verbose,
         labels=labels,
     )

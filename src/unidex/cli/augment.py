@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from unidex.cli.options import Data, Json, reads_data
 from unidex.cli.output import print_json, print_text
-from unidex.data.options import ReadOptions
+from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.data.read_options import ReadOptions
 
 
 # A flag of a setting is None unless given: its default is written in config.py, and here only shown.
@@ -27,9 +27,11 @@ def augment(
         float | None,
         typer.Option("--delta", show_default="0.1", help="gandalf, glas: targets up to this are left out."),
     ] = None,
-    most: Annotated[
+    max_targets: Annotated[
         int | None,
-        typer.Option("--most", show_default="0", help="Most targets of a label text, the highest first; 0 for all."),
+        typer.Option(
+            "--max-targets", show_default="0", help="Most targets of a label text, the highest first; 0 for all."
+        ),
     ] = None,
     no_self_label: Annotated[
         bool, typer.Option("--no-self-label", help="A label text does not have its own label as a target.")
@@ -55,8 +57,9 @@ def augment(
         float | None,
         typer.Option("--walk-restart", show_default="0.8", help="random-walk: chance to begin anew at the label."),
     ] = None,
-    walk_most: Annotated[
-        int | None, typer.Option("--walk-most", show_default="10", help="random-walk: labels kept, those visited most.")
+    walk_max_labels: Annotated[
+        int | None,
+        typer.Option("--walk-max-labels", show_default="10", help="random-walk: labels kept, those visited most."),
     ] = None,
     walk_verbose: Annotated[
         int | None,
@@ -94,20 +97,20 @@ def augment(
 
     Example: unidex augment hpo --out ./hpo-gandalf
 
-    Example: unidex augment hpo --out ./hpo-tail --label-share 0.5 --pick tail-first --most 20 --to pecos
+    Example: unidex augment hpo --out ./hpo-tail --label-share 0.5 --pick tail-first --max-targets 20 --to pecos
     """
-    from unidex import pipeline
+    from unidex.verbs import pipeline
 
     flags = {
         "delta": delta,
-        "most": most,
+        "max_targets": max_targets,
         "self_label": False if no_self_label else None,
         "points": points,
-        "labels": label_share,
+        "label_share": label_share,
         "pick": pick,
         "walk_length": walk_length,
         "walk_restart": walk_restart,
-        "walk_most": walk_most,
+        "walk_max_labels": walk_max_labels,
         "walk_verbose": walk_verbose,
         "word_share": word_share,
         "synonyms": synonyms,

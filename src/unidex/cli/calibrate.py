@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from unidex.cli.options import Data, Json, reads_data
 from unidex.cli.output import print_json, print_table, print_text
 from unidex.cli.predict import ModelFolder
-from unidex.data.options import ReadOptions
+from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.data.read_options import ReadOptions
 
 
 @reads_data
@@ -47,11 +47,11 @@ def calibrate(
 
     Example: unidex calibrate hpo-model hpo --precision 0.8 --plot reliability.svg
     """
-    from unidex.pipeline import calibrate
+    from unidex.verbs.pipeline import calibrate
 
     found = calibrate(model, data, split=split, precision=precision, check=check, reading=reading)
     if plot is not None:
-        from unidex.report.reliability import draw_reliability
+        from unidex.report.reliability_diagram import draw_reliability
 
         draw_reliability(found, plot)
         found["plot"] = str(plot)

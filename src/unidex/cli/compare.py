@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from unidex.cli.options import Data, Json, reads_data
 from unidex.cli.output import print_json, print_table, print_text
-from unidex.data.options import ReadOptions
+from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.data.read_options import ReadOptions
 
 Texts = Annotated[
     Path | None,
@@ -66,7 +66,7 @@ def compare(
 
     Example: unidex compare shop --recipes unidec,mine.toml --augment none,gandalf --set train.epochs=5 --out compared
     """
-    from unidex.comparing.verbs import compare, failed_error
+    from unidex.verbs.comparison.compare import compare, failed_error
 
     table = compare(
         data,

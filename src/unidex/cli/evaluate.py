@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from unidex.cli.options import Data, Json, reads_data
 from unidex.cli.output import print_json
 from unidex.cli.predict import ModelFolder
-from unidex.data.options import ReadOptions
+from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.data.read_options import ReadOptions
 
 
 @reads_data
@@ -31,7 +31,7 @@ def evaluate(
     """
     from unidex.cli.score import print_scores
     from unidex.data.formats import read
-    from unidex.pipeline import evaluate, load_model
+    from unidex.verbs.pipeline import evaluate, load_model
 
     scores = evaluate(load_model(model), read(data, reading), split=split, mode=mode)  # type: ignore[arg-type]
     if as_json:

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from unidex.cli.options import Json
 from unidex.cli.output import print_json, print_text
 from unidex.cli.predict import ModelFolder
+from unidex.cli.shared_options import Json
 
 # A word is marked from this share of the strongest word's score on, and marked as strong from that one on.
 _MARKED, _STRONG = 0.2, 0.5
@@ -46,11 +46,11 @@ def explain(
     With --json: {"text": ..., "labels": [{"id", "uid", "text", "score", "probability", "frequency", "parts", "tokens",
     "rest", "texts", "together"}, ...]}.
 
-    Train texts are shown where the model keeps them: predict.keep_texts, 160 characters in the recipe auto.
+    Train texts are shown where the model keeps them: predict.snippet_length, 160 characters in the recipe auto.
 
     Example: unidex explain hpo-model "Marfan syndrome" -k 2
     """
-    from unidex.model_verbs import explained
+    from unidex.verbs.model_verbs import explained
 
     if text == "-":
         text = sys.stdin.read().rstrip("\r\n")

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from unidex.cli.options import Data, Json, reads_data
 from unidex.cli.output import print_json, print_table, print_text
-from unidex.data.options import ReadOptions
+from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.data.read_options import ReadOptions
 
 
 @reads_data

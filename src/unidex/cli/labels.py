@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from unidex.cli.help_texts import add_verb
-from unidex.cli.options import Json, reads_data
 from unidex.cli.output import print_json, print_table, print_text
 from unidex.cli.predict import ModelFolder
-from unidex.data.options import ReadOptions
+from unidex.cli.shared_options import Json, reads_data
+from unidex.data.read_options import ReadOptions
 
 app = typer.Typer(
     no_args_is_help=True, help="List, add, remove, rename and teach the labels of a model; show those near a label."
@@ -36,7 +36,7 @@ def list_labels(
 
     Example: unidex labels list hpo-model --frequency tail --order text
     """
-    from unidex.model_verbs import listed_labels
+    from unidex.verbs.model_verbs import listed_labels
 
     rows, total = listed_labels(model, search, limit, order=order, frequency=frequency)
     if as_json:
@@ -64,7 +64,7 @@ def add(
 
     Example: unidex labels add hpo-model "Blue fingernails after exercise"
     """
-    from unidex.model_verbs import add_labels
+    from unidex.verbs.model_verbs import add_labels
 
     added = add_labels(model, texts or [], file)
     if as_json:
@@ -82,7 +82,7 @@ def remove(
 
     Example: unidex labels remove hpo-model HP:0001250
     """
-    from unidex.model_verbs import remove_labels
+    from unidex.verbs.model_verbs import remove_labels
 
     removed = remove_labels(model, uids)
     if as_json:
@@ -101,7 +101,7 @@ def rename(
 
     Example: unidex labels rename hpo-model HP:0001250 "Epileptic seizure"
     """
-    from unidex.model_verbs import rename_label
+    from unidex.verbs.model_verbs import rename_label
 
     renamed = rename_label(model, uid, text)
     if as_json:
@@ -136,7 +136,7 @@ def teach(
 
     Example: unidex labels teach hpo-model diagnosed.jsonl --out hpo-model-2 --json
     """
-    from unidex import model_verbs
+    from unidex.verbs import model_verbs
 
     done = model_verbs.teach(model, pairs, out)
     if as_json:
@@ -169,11 +169,11 @@ def neighbours(
 
     Example: unidex labels neighbours hpo Arachnodactyly --plot arachnodactyly.svg
     """
-    from unidex.model_verbs import label_neighbours
+    from unidex.verbs.model_verbs import label_neighbours
 
     found = label_neighbours(source, label, k, reading=reading)
     if plot is not None:
-        from unidex.report.neighbours import draw_neighbours
+        from unidex.report.label_picture import draw_neighbours
 
         draw_neighbours(found, plot)
         found["plot"] = str(plot)

@@ -39,7 +39,7 @@ def predict(
 
     Examples: unidex predict hpo-model diseases.txt -k 3; echo "Marfan syndrome" | unidex predict hpo-model
     """
-    from unidex.model_verbs import predicted_lines
+    from unidex.verbs.model_verbs import predicted_lines
 
     for row in predicted_lines(model, file, k, mode, min_probability):
         if as_json:

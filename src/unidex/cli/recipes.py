@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from unidex.cli.options import Json
 from unidex.cli.output import print_json, print_table, print_text
+from unidex.cli.shared_options import Json
 
 
 def recipes(as_json: Json = False) -> None:
     """List the recipes: one for each system."""
-    from unidex.recipe_reading import load, recipe_names
+    from unidex.config.recipes import load, recipe_names
 
     found = {name: load(name).about for name in recipe_names()}
     if as_json:
@@ -33,7 +33,7 @@ def config(
     Examples: unidex config unidec > mine.toml; unidex config unidec --set encoder.kind=transformer
     """
     from unidex.config import settings_with_meaning
-    from unidex.recipe_reading import load
+    from unidex.config.recipes import load
 
     chosen = load(recipe, settings or [])
     if as_json:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from unidex.cli.options import Json
 from unidex.cli.output import print_json, print_text
 from unidex.cli.predict import ModelFolder
+from unidex.cli.shared_options import Json
 
 
 def remember(
@@ -32,20 +32,20 @@ def remember(
 
     A model with neighbours gives a text also the labels of the train texts that are nearest to it. What is remembered
     stands among them from now on: for a text like it, its labels rise by what neighbours weigh in the model
-    (predict.neighbours in config.toml) at most. What the heads say stays as it is; train anew when much has come in.
+    (predict.knn in config.toml) at most. What the heads say stays as it is; train anew when much has come in.
 
     A line of PAIRS is {"text": ..., "labels": [uid, ...]}, or has "title" and perhaps "content" instead of "text". A
     label must be one of the model's: unidex labels list MODEL shows them, unidex labels add MODEL adds some. A text
     that is remembered twice counts twice.
 
     Models of the recipe auto have neighbours where they paid on its validation split. Any recipe has them with --set
-    predict.neighbours=0.1 --set predict.choose_neighbours=false.
+    predict.knn=0.1 --set predict.choose_knn=false.
 
     Example: unidex remember hpo-model diagnosed.jsonl
 
     Example: unidex remember hpo-model diagnosed.jsonl --out hpo-model-2 --json
     """
-    from unidex import model_verbs
+    from unidex.verbs import model_verbs
 
     done = model_verbs.remember(model, pairs, out)
     if as_json:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from unidex.cli.compare import Device, NumTexts, Texts, print_compared
-from unidex.cli.options import Json, reads_data
-from unidex.data.options import ReadOptions
+from unidex.cli.shared_options import Json, reads_data
+from unidex.data.read_options import ReadOptions
 
 
 @reads_data
@@ -41,7 +41,7 @@ def report(
 
     Example: unidex report first second --texts examples.txt --out two.html
     """
-    from unidex.comparing.verbs import report
+    from unidex.verbs.comparison.compare import report
 
     table = report(models, out=out, data=data, texts=texts, num_texts=num_texts, device=device, reading=reading)
     print_compared(table, out, as_json=as_json)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unidex.cli.options import Data, Json, reads_data
 from unidex.cli.output import print_json, print_table
-from unidex.data.options import ReadOptions
+from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.data.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from unidex.pipeline import Scores
+    from unidex.verbs.pipeline import Scores
 
 
 @reads_data
@@ -39,7 +39,7 @@ def score(
     Example: unidex score pecos.npz ./shop --json
     """
     from unidex.data.formats import read
-    from unidex.pipeline import score_predictions
+    from unidex.verbs.pipeline import score_predictions
 
     results = score_predictions(predictions, read(data, reading), split=split, use_filter=not no_filter)
     if as_json:

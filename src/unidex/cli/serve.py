@@ -52,7 +52,7 @@ def serve(
     if missing:
         raise MissingExtraError("serve", "serve")
     from unidex.server.limits import Limits
-    from unidex.server.running import run
+    from unidex.server.runner import run
     from unidex.server.settings import Settings
 
     limits = Limits(text_length=text_length, texts=texts, body=body, k=k, concurrent=concurrent)

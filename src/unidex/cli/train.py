@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from unidex.cli.options import Data, Json, reads_data
 from unidex.cli.output import print_json, print_text
-from unidex.data.options import ReadOptions
+from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.data.read_options import ReadOptions
 
 
 @reads_data
@@ -39,7 +39,7 @@ def train(
     Examples: unidex train hpo --out hpo-model; unidex train a.csv --out a --recipe unidec --set train.epochs=5
     """
     from unidex.cli.score import print_scores
-    from unidex.pipeline import Scores, train_together
+    from unidex.verbs.pipeline import Scores, train_together
 
     model = train_together(
         data, recipe, out=out, settings=settings or (), seed=seed, device=device, resume=resume, reading=reading

@@ -20,8 +20,8 @@ from scipy import sparse
 from unidex import progress
 from unidex.data import formats
 from unidex.data.dataset import Dataset, Labels, Split, split_rows
+from unidex.data.files import lines
 from unidex.data.formats import native
-from unidex.data.reading import lines
 from unidex.data.texts import Texts
 from unidex.errors import DataError, MissingExtraError
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
-from unidex.encoders.feature_cache import cached_transform
-from unidex.encoders.features import Features
-from unidex.encoders.spectral import SpectralLinear
-from unidex.labels.rows import RowTable, Touched
+from unidex.features.cache import cached_transform
+from unidex.features.extractor import Features
+from unidex.nn.row_table import RowTable, Touched
+from unidex.nn.spectral import SpectralLinear
 
 FEW_TEXTS = 64
 FEW_CHARACTERS = 1 << 15  # words never seen before are taken apart one by one: not a book of them

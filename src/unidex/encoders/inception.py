@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from unidex.config import Encoder as Settings
-from unidex.encoders.features import Features
-from unidex.encoders.spectral import SpectralLinear
-from unidex.encoders.tokens import TokenRows
-from unidex.encoders.word_rows import places_of_words, word_rows
 from unidex.errors import ConfigError
-from unidex.labels.rows import RowTable, Touched
+from unidex.features.extractor import Features
+from unidex.features.tokens import TokenRows
+from unidex.features.word_rows import places_of_words, word_rows
+from unidex.nn.row_table import RowTable, Touched
+from unidex.nn.spectral import SpectralLinear
 
 _FILTERS = 32
 _KERNELS = (4, 8, 16)  # of the convolutions that stand side by side

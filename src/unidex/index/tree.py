@@ -33,8 +33,8 @@ from unidex.index.base import (
     read_manifest,
     saved_folder,
 )
-from unidex.labels.candidates import NUMBERS_AT_ONCE, candidate_scores, is_dense
-from unidex.labels.tree import LabelTree
+from unidex.nn.candidate_scores import NUMBERS_AT_ONCE, candidate_scores, is_dense
+from unidex.nn.label_tree import LabelTree
 from unidex.topk import PADDING, TopK
 
 _WIDTH_MULTIPLE = 128  # see `unidex.index.exact`: equal vectors get equal scores

@@ -18,7 +18,7 @@ from unidex.losses.blocks import ALONE, BlockedGrad, Ranks, Sink
 from unidex.losses.soft_topk import check_options, num_positives, pulls, push_, push_factors
 from unidex.losses.softmax import finite_or_zero
 from unidex.losses.targets import Targets
-from unidex.losses.thresholds import LOG_2, NUM_STEPS, TOLERANCE, Cut, Threshold, exponentials_, odds_sums, solve
+from unidex.losses.topk_threshold import LOG_2, NUM_STEPS, TOLERANCE, Cut, Threshold, exponentials_, odds_sums, solve
 
 # How many of its highest scores are kept of each text at least. What is below the H highest has a p of at most k / H,
 # and may be summed as if p were small.

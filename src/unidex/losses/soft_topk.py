@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from unidex.losses.gradient import LossGrad, check_scores
 from unidex.losses.targets import Targets
-from unidex.losses.thresholds import NUM_STEPS, TOLERANCE, Cut, Threshold, exponentials_, odds_sums, solve
+from unidex.losses.topk_threshold import NUM_STEPS, TOLERANCE, Cut, Threshold, exponentials_, odds_sums, solve
 
 # A temporary of the loss has at most this many numbers.
 BLOCK = 1 << 20

@@ -72,9 +72,9 @@ def joined_clusters(clusters: list[Ids], size: int, rng: np.random.Generator) ->
 
 
 def halves(
-    vectors_ND: Tensor, group: Ids, rng: np.random.Generator, *, most_rounds: int = 20, least_gain: float = 1e-4
+    vectors_ND: Tensor, group: Ids, rng: np.random.Generator, *, most_rounds: int = 20, min_gain: float = 1e-4
 ) -> tuple[Ids, Ids]:
-    """Two equal halves of a group by spherical 2-means, until the mean similarity gains less than ``least_gain``."""
+    """Two equal halves of a group by spherical 2-means, until the mean similarity gains less than ``min_gain``."""
     members = vectors_ND[torch.from_numpy(group).to(vectors_ND.device)]
     middle = (len(group) + 1) // 2
     centres = members[torch.from_numpy(rng.choice(len(group), 2, replace=False)).to(members.device)].T
@@ -84,7 +84,7 @@ def halves(
         order = torch.argsort(similarity[:, 1] - similarity[:, 0], stable=True)
         first, second = order[:middle], order[middle:]
         mean = float((similarity[first, 0].sum() + similarity[second, 1].sum()) / len(group))
-        if mean - before < least_gain:
+        if mean - before < min_gain:
             break
         before = mean
         sums = torch.stack([members[first].sum(0), members[second].sum(0)], dim=1)

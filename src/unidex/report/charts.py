@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from unidex.report.placing import place_names
+from unidex.report.display_text import cut
+from unidex.report.point_names import place_names
 from unidex.report.svg import Element, Scale, as_text, axes, element, path, picture
-from unidex.report.texts import cut
 
 _WIDTH, _HEIGHT = 440.0, 330.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40.0, 14.0, 26.0, 40.0

@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from unidex.report import numbers
 from unidex.report.charts import MANY, colours_of, draw_against, draw_curves, draw_parts
+from unidex.report.display_text import cut, plain
 from unidex.report.markdown import COST_COLUMNS, cost_cells
 from unidex.report.systems import best_of, shown_metrics
-from unidex.report.texts import cut, plain
 
 _LABEL_MOST, _TEXT_MOST, _ERROR_MOST = 120, 600, 400
 _VALIDATION = ("P@1", "P@5")

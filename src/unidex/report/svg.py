@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from unidex.report.texts import plain
+from unidex.report.display_text import plain
 
 Element = ElementTree.Element
 

@@ -15,8 +15,8 @@ from starlette.routing import Match, Route
 
 from unidex import __version__
 from unidex.errors import UnidexError, quoted
-from unidex.server.documenting import document
 from unidex.server.gate import Gate
+from unidex.server.openapi import document
 from unidex.server.problems import MEDIA_TYPE, ProblemError
 from unidex.server.routes import label_routes, model_routes, page_routes, status_routes
 from unidex.server.service import Service

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from unidex.label_set import LabelSet
+from unidex.model.label_set import LabelSet
 from unidex.server.schemas import LabelRow, NearRow
 
 _encode = msgspec.json.Encoder().encode

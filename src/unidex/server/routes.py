@@ -8,9 +8,10 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from unidex.server import observing, schemas
-from unidex.server.documenting import said
+from unidex.server import counters as observing
+from unidex.server import schemas
 from unidex.server.gate import IS_GONE
+from unidex.server.openapi import said
 from unidex.server.page_files import read_page
 from unidex.server.problems import ProblemError
 from unidex.server.service import Service

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from unidex.changes import Change
 from unidex.errors import DataError, ModelError, UnidexError, quoted
-from unidex.explaining import explain
-from unidex.locking import LockedError
-from unidex.server import reading
-from unidex.server.batching import Batches
-from unidex.server.observing import Metrics
+from unidex.model.explanation import explain
+from unidex.model.journal import Change
+from unidex.server import request_bodies as reading
+from unidex.server.counters import Metrics
+from unidex.server.live_model import Asked, Live, Serving
+from unidex.server.micro_batches import Batches
 from unidex.server.problems import ClientLeftError, ProblemError, refused
 from unidex.server.schemas import (
     ExplainAnswer,
@@ -34,8 +34,8 @@ from unidex.server.schemas import (
     RenameRequest,
 )
 from unidex.server.security import Tokens
-from unidex.server.serving import Asked, Live, Serving
 from unidex.server.settings import Settings
+from unidex.storage.locks import LockedError
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from unidex.config import Config
 from unidex.distributed import Processes
 from unidex.errors import ConfigError
-from unidex.labels.rows import Touched
-from unidex.network import Network
-from unidex.training.batching import TrainingSet
+from unidex.nn.network import Network
+from unidex.nn.row_table import Touched
+from unidex.training.training_set import TrainingSet
 
 
 class KeptVectors(nn.Module):

@@ -20,17 +20,17 @@ from unidex import progress
 from unidex.config import Config
 from unidex.distributed import ALONE, Processes
 from unidex.errors import UnidexError
-from unidex.evaluating import metric_value
-from unidex.labels.rows import RowTable
-from unidex.network import Network
+from unidex.nn.network import Network
+from unidex.nn.row_table import RowTable
 from unidex.pools.pool import log_inclusion
+from unidex.scoring.network_metrics import metric_value
 from unidex.training import checkpoint
-from unidex.training.batching import STEP, Batching, TrainingSet
 from unidex.training.frozen import frozen
 from unidex.training.log import TrainingLog
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers
-from unidex.training.stopping import StopRequest
+from unidex.training.stop_signal import StopRequest
+from unidex.training.training_set import STEP, Batching, TrainingSet
 from unidex.training.tree_step import TreeStep
 from unidex.training.wide_step import WideStep
 
@@ -78,7 +78,7 @@ class Trainer:
         if config.train.freeze_encoder:
             self._stepped, data = frozen(network, data, config, processes)
         self.network, self.data, self.config, self.seed, self.folder = network, data, config, seed, folder
-        self.processes, self._followed = processes, followed or config.train.falling_epochs > 0
+        self.processes, self._followed = processes, followed or config.train.decay_epochs > 0
         self._validate = validate
         self._batching = Batching(data, config, seed, processes)
         self.num_steps = self._batching.num_steps
@@ -216,7 +216,7 @@ class Trainer:
         metrics = self._validate(self.network)
         value = metric_value(metrics, self.config.train.metric)
         self._log.validation(self.epoch, self.step, metrics)
-        gains = value > self._best_value + self.config.train.least_gain * abs(self._best_value) or self._best is None
+        gains = value > self._best_value + self.config.train.min_gain * abs(self._best_value) or self._best is None
         self._validations_without_gain = 0 if gains else self._validations_without_gain + 1
         if value > self._best_value:
             self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from unidex.augment.mixup import mix_labels, mix_texts
 from unidex.config import Config, LossName
 from unidex.errors import ConfigError
-from unidex.labels.rows import Touched
 from unidex.losses import (
     Loss,
     LossGrad,
@@ -27,9 +26,10 @@ from unidex.losses import (
     triplet,
 )
 from unidex.losses.inner_product import inner_product_loss
-from unidex.network import Network
+from unidex.nn.network import Network
+from unidex.nn.row_table import Touched
 from unidex.pools.pool import Batch
-from unidex.training.drawing import drawn_targets
+from unidex.training.drawn_targets import drawn_targets
 
 _LOSSES: dict[LossName, Loss] = {
     "decoupled-softmax": decoupled_softmax,
@@ -143,12 +143,12 @@ def _loss(name: LossName, config: Config, log_q_P: Tensor | None) -> Loss:
             c=settings.contrastive_c,
             d=settings.contrastive_d,
             num_negatives=settings.hardest_negatives,
-            least=settings.contrastive_least,
+            least=settings.contrastive_min,
         )
-    elif name == "one-positive" and settings.others == "negatives":
+    elif name == "one-positive" and settings.other_positives == "negatives":
         loss = supcon
     elif name == "bce":
-        loss = partial(bce, reduction=config.loss.bce)
+        loss = partial(bce, reduction=config.loss.bce_reduction)
     elif name == "soft-top-k":
         loss = partial(soft_topk_loss, k=config.loss.k or "positives", alpha=config.loss.alpha)
     if name in ("decoupled-softmax", "supcon", "one-positive") and config.loss.text_to_label < 1:

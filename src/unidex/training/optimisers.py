@@ -10,9 +10,9 @@ from torch import Tensor
 
 from unidex.config import Config
 from unidex.distributed import ALONE, Processes
-from unidex.encoders.spectral import spectral_layers
-from unidex.labels.rows import RowAdagrad, RowAdam, RowOptimiser, RowSGD, RowTable, Touched, merged
-from unidex.network import Network
+from unidex.nn.network import Network
+from unidex.nn.row_table import RowAdagrad, RowAdam, RowOptimiser, RowSGD, RowTable, Touched, merged
+from unidex.nn.spectral import spectral_layers
 
 
 def lr_factor(step: int, num_steps: int, *, schedule: str, warmup: float) -> float:
@@ -77,7 +77,7 @@ class Optimisers:
         self._rates = [lr for lr, _ in groups]
         options = [{"params": part, "lr": lr, "weight_decay": decay} for (lr, decay), part in groups.items()]
         self.dense = torch.optim.AdamW(options) if options else None
-        make = _ROWS[train.rows]
+        make = _ROWS[train.row_optimiser]
         self._table_rates = {
             "features": train.lr_encoder,
             "classifier_features": train.lr_encoder,

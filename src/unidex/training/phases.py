@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from unidex.config import Config
-from unidex.training.trying import SAID
+from unidex.training.trials import SAID
 
 logger = logging.getLogger(__name__)
 
@@ -24,9 +24,9 @@ def changed(config: Config, sections: dict[str, dict[str, Any]]) -> Config:
 
 def falling(config: Config) -> Config:
     """The recipe of the epochs in which learning rates fall to 0."""
-    epochs = config.train.falling_epochs
+    epochs = config.train.decay_epochs
     changes: dict[str, dict[str, Any]] = {
-        "train": {"schedule": "linear", "warmup": 0.0, "epochs": epochs, "falling_epochs": 0},
+        "train": {"schedule": "linear", "warmup": 0.0, "epochs": epochs, "decay_epochs": 0},
         # Negatives are mined at once: the network is trained already.
         "pool": {"start": 0},
     }

@@ -13,24 +13,24 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.augment.points import check_label_texts
-from unidex.building import build_encoder, build_network, start_cluster_biases
-from unidex.calibration import Calibration
+from unidex.augment.label_points import check_label_texts
 from unidex.config import Config
+from unidex.config.recipes import join_stages
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
 from unidex.encoders.bag import rare_weights
-from unidex.labels.tree import LabelTree
-from unidex.model import Model, label_set
-from unidex.network import BLOCK, Network
-from unidex.recipe_reading import join_stages
-from unidex.training.batching import TrainingSet, with_label_points
-from unidex.training.choosing import Choice, Validation
-from unidex.training.classifier_parts import check_parts, make_parts, words_of_labels
-from unidex.training.label_trees import check_tree, cluster_positives, grown_tree, learns_labels
+from unidex.model.model import Model, label_set
+from unidex.nn.assembly import build_encoder, build_network, start_cluster_biases
+from unidex.nn.label_tree import LabelTree
+from unidex.nn.network import BLOCK, Network
+from unidex.scoring.calibration import Calibration
+from unidex.scoring.fusion import Weights
 from unidex.training.loop import Trainer
+from unidex.training.parts_setup import check_parts, make_parts, words_of_labels
 from unidex.training.phases import FALLING, REHEARSAL, changed, falling, sized
-from unidex.training.staging import (
+from unidex.training.table_files import tables_to_files
+from unidex.training.training_set import TrainingSet, with_label_points
+from unidex.training.transfer import (
     begin_classifiers,
     carry_on,
     check_fuse,
@@ -41,10 +41,10 @@ from unidex.training.staging import (
     surrogate_set,
     together,
 )
-from unidex.training.table_files import tables_to_files
-from unidex.training.trying import PLAIN, SAID, tries
-from unidex.training.unseen import settle_unseen
-from unidex.weighing import Weights
+from unidex.training.tree_setup import check_tree, cluster_positives, grown_tree, learns_labels
+from unidex.training.trials import PLAIN, SAID, tries
+from unidex.training.unseen_labels import settle_unseen
+from unidex.training.validation import Choice, Validation
 
 logger = logging.getLogger(__name__)
 
@@ -121,19 +121,19 @@ class Run:
         best = self._best_trial(resume=resume)
         network, config, result = best.trainer.network, best.config, best.result
         fusing = None
-        if config.predict.fuse == "tree":
+        if config.predict.combine == "decision-tree":
             assert self._validation is not None
             fusing, found = self._validation.fused(network, config)
             calibration = self._validation.calibration_of(found)
         else:
             calibration = self._calibration(best, resume=resume)
-        if config.train.falling_epochs > 0:
+        if config.train.decay_epochs > 0:
             network, result = self._go_on(best, resume=resume)
         metrics["training"] = result if not stages else together(stages | {self._last: result})
         if best.choice is not None:
             chosen = {name: value for name, value in vars(best.choice).items() if name not in ("metrics", "value")}
             metrics |= {"validation": best.choice.metrics, "choice": chosen}
-            weights = {name: chosen[name] for name in ("fusion", "neighbours", "prior")}
+            weights = {name: chosen[name] for name in ("fusion", "knn", "label_prior")}
             config = changed(config, {"predict": weights, "train": {"epochs": chosen["epochs"]}})
         if calibration is not None:
             metrics["calibration"] = calibration.summary()
@@ -144,7 +144,7 @@ class Run:
                 network.classifiers.weight = rows
         if not self.processes.is_first:
             return None
-        learned = self.dataset.train.positives if config.train.falling_epochs > 0 else best.trainer.data.positives
+        learned = self.dataset.train.positives if config.train.decay_epochs > 0 else best.trainer.data.positives
         settle_unseen(network, config, learned)
         labels = label_set(self.dataset.labels.texts, self.dataset.labels.uids, self.dataset.label_frequencies())
         train = (self._texts, self.dataset.train.positives)
@@ -193,7 +193,7 @@ class Run:
         trained: dict[str, torch.Tensor] = {}
         for name, changes in tried.items():
             config = changed(self.config, changes)
-            if config.train.falling_epochs > 0:
+            if config.train.decay_epochs > 0:
                 config = changed(config, {"train": {"schedule": "constant"}})
             phase = "training" if name == PLAIN else f"training-{name}"
             if self._earlier:
@@ -225,11 +225,11 @@ class Run:
         """
         if self._validation is None or best.choice is None:
             return None
-        weights = Weights(best.choice.fusion, best.choice.neighbours, best.choice.prior)
+        weights = Weights(best.choice.fusion, best.choice.knn, best.choice.label_prior)
         train = best.config.train
         # Tables that live in a file are larger than memory: there is no second place for them.
-        few = len(self.dataset.train) <= train.rehearse
-        if train.falling_epochs == 0 or not few or train.tables == "file":
+        few = len(self.dataset.train) <= train.simulate_decay_up_to
+        if train.decay_epochs == 0 or not few or train.table_storage == "file":
             return self._validation.calibration(best.trainer.network, best.config, weights)
         kept = None if self.folder is None else self.folder / f"{REHEARSAL}.json"
         if resume and kept is not None and kept.exists():
@@ -328,8 +328,8 @@ class Run:
         network.parts = make_parts(network, config, data, self.dataset.train.positives, rows, self.seed)
         # Without dropout: what begins at vectors begins at those that are searched.
         network.eval()
-        if config.heads.classifier_rare > 0 and network.classifier_encoder is not None:
-            weights = rare_weights(self._texts, config.heads.classifier_rare)
+        if config.heads.classifier_feature_smoothing > 0 and network.classifier_encoder is not None:
+            weights = rare_weights(self._texts, config.heads.classifier_feature_smoothing)
             network.classifier_encoder.weigh(torch.from_numpy(weights).to(self.device))
         goes_on = False
         if self._before is not None:
@@ -339,6 +339,6 @@ class Run:
             begin_classifiers(network, config, data, self._labels, self.processes)
         if self._tree is not None and self._before is None and config.heads.classifier_bias != "none":
             start_cluster_biases(network, config.heads.classifier_bias, cluster_positives(self._tree, data.positives))
-        if config.train.tables == "file":
+        if config.train.table_storage == "file":
             tables_to_files(network, None if self.folder is None else self.folder / phase, self.processes.rank)
         return network

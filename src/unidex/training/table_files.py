@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unidex.errors import UnidexError
-from unidex.network import Network
+from unidex.nn.network import Network
 
 
 def tables_to_files(network: Network, folder: Path | None, rank: int) -> None:
@@ -17,7 +17,9 @@ def tables_to_files(network: Network, folder: Path | None, rank: int) -> None:
         rank: which process this is; each has files of its own.
     """
     if folder is None or network.device.type != "cpu":
-        raise UnidexError("train.tables = 'file' needs a model folder (--out) and the device cpu, but has not both")
+        raise UnidexError(
+            "train.table_storage = 'file' needs a model folder (--out) and the device cpu, but has not both"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in network.tables().items():
         if table.file is None:

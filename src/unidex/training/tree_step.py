@@ -25,14 +25,14 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from unidex.config import Config
+from unidex.config.tree import at_level
 from unidex.index.tree import opened
-from unidex.labels.candidates import candidate_scores
-from unidex.labels.rows import RowTable, Touched
 from unidex.losses.bce import softplus
-from unidex.network import Network
+from unidex.nn.candidate_scores import candidate_scores
+from unidex.nn.network import Network
+from unidex.nn.row_table import RowTable, Touched
 from unidex.topk import PADDING
-from unidex.training.label_trees import cluster_positives
-from unidex.tree_settings import at_level
+from unidex.training.tree_setup import cluster_positives
 
 Ids = NDArray[np.int64]
 # Numbers of a batch's targets that are laid out as a whole, which is quicker than to look each candidate up.
@@ -83,14 +83,14 @@ class TreeStep:
                     scores_BK = candidate_scores(read * scale, table.weight, ids_BK.clamp(min=0))
             targets_BK, counts_BK = self._asked(level, rows, ids_BK)
             if self.tree.learns:
-                loss = candidate_bce(scores_BK, targets_BK, counts_BK, self.config.loss.bce)
+                loss = candidate_bce(scores_BK, targets_BK, counts_BK, self.config.loss.bce_reduction)
                 value = value + settings.weight * loss
             own_BK = torch.sigmoid(scores_BK.detach())
             worth_BK = own_BK if above_BK is None else own_BK * above_BK
             beam = at_level(settings.beam, self.tree.shape.levels[level])
             ids_BW, own_BW = kept_clusters(ids_BK, own_BK, worth_BK, targets_BK > 0, beam)
             ids_BK, above_BK = opened(ids_BW, own_BW, self._children[level])
-        if settings.learns != "clusters":
+        if settings.losses != "clusters":
             value = value + self._of_labels(rows, ids_BK, encoded, scale, epoch, touched)
         return value, touched
 
@@ -107,7 +107,7 @@ class TreeStep:
             label_vectors = nn.functional.normalize(label_vectors, dim=1)
         scores_BK = candidate_scores(text_vectors * scale, label_vectors, places_BK)
         targets_BK, counts_BK = self._asked(len(self._children), rows, ids_BK)
-        return candidate_bce(scores_BK, targets_BK, counts_BK, self.config.loss.bce)
+        return candidate_bce(scores_BK, targets_BK, counts_BK, self.config.loss.bce_reduction)
 
     def _asked(self, level: int, rows: Ids, ids_BK: Tensor) -> tuple[Tensor, Tensor]:
         """The targets of candidates, and which of them count."""

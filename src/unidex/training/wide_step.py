@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from unidex.config import Config, LossName
 from unidex.distributed import Processes
 from unidex.errors import ConfigError
-from unidex.labels.rows import RowTable, Touched
 from unidex.losses import Targets, blocked_bce, blocked_soft_topk, blocked_softmax
 from unidex.losses.blocks import BlockedGrad, Sink
 from unidex.losses.softmax import DECOUPLED, SUPCON
-from unidex.network import Network
+from unidex.nn.network import Network
+from unidex.nn.row_table import RowTable, Touched
 from unidex.pools.pool import Batch
-from unidex.training.drawing import drawn_targets
+from unidex.training.drawn_targets import drawn_targets
 from unidex.training.gradient_cache import GradientCache
 
 # Takes the gradient of neighbouring rows of a table, as soon as it is known.
@@ -184,7 +184,9 @@ def _blocked(
 ) -> BlockedGrad:
     settings = config.loss
     if name == "bce":
-        return blocked_bce(texts_BD, labels_PD, scale, targets, reduction=settings.bce, ranks=processes, sink=sink)
+        return blocked_bce(
+            texts_BD, labels_PD, scale, targets, reduction=settings.bce_reduction, ranks=processes, sink=sink
+        )
     if name == "soft-top-k":
         k: int | Literal["positives"] = settings.k or "positives"
         return blocked_soft_topk(
@@ -195,7 +197,9 @@ def _blocked(
         labels_PD,
         scale,
         targets,
-        SUPCON if name == "supcon" or (name == "one-positive" and settings.others == "negatives") else DECOUPLED,
+        SUPCON
+        if name == "supcon" or (name == "one-positive" and settings.other_positives == "negatives")
+        else DECOUPLED,
         text_to_label=settings.text_to_label,
         log_q_L=log_q_P,
         ranks=processes,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from unidex.data.dataset import Dataset, Propensity
-from unidex.data.options import ReadOptions
+from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed, quoted
-from unidex.locking import unfinished_sibling
+from unidex.storage.locks import unfinished_sibling
 
 METADATA = "dataset.json"
 BUILT_IN = "hpo"

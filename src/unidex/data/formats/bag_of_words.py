@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
+from unidex.data.files import check_finite, lines, number_of_columns, parse_pairs, single, whole_number
 from unidex.data.formats.table_files import stem_of
-from unidex.data.options import ReadOptions
-from unidex.data.reading import check_finite, lines, number_of_columns, parse_pairs, single, whole_number
+from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.errors import DataError, quoted
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from unidex.data.formats.numbering import RawLabel
+from unidex.data.formats.label_numbers import RawLabel
 
 _logger = logging.getLogger(__name__)
 _decode_list = msgspec.json.Decoder(list[str | int | float]).decode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from unidex.data.options import TextFields
+from unidex.data.read_options import TextFields
 from unidex.errors import DataError, listed, quoted
 
 # Names that people give to columns, the likeliest first.

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.data.dataset import Dataset, Split
+from unidex.data.files import write_filter_pairs
 from unidex.data.formats import table
-from unidex.data.options import ReadOptions
-from unidex.data.reading import write_filter_pairs
+from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.errors import DataError
 

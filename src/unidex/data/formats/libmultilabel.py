@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from unidex.data.dataset import Dataset
-from unidex.data.formats.assembling import Source, Sources, assemble
+from unidex.data.files import chunks, decoded, lines
 from unidex.data.formats.cells import Cell
 from unidex.data.formats.columns import looks_like_header
+from unidex.data.formats.merge import Source, Sources, assemble
 from unidex.data.formats.table_files import stem_of
-from unidex.data.options import ReadOptions
-from unidex.data.reading import chunks, decoded, lines
+from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, quoted
 
 NAME = "libmultilabel"

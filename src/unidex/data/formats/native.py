@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
-from unidex.data.options import ReadOptions
-from unidex.data.reading import check_indices
+from unidex.data.files import check_indices
+from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts, load_array
 from unidex.errors import DataError
 

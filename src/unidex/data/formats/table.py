@@ -13,12 +13,12 @@ from itertools import chain
 from pathlib import Path
 
 from unidex.data.dataset import Dataset
-from unidex.data.formats.assembling import Source, Sources, assemble
 from unidex.data.formats.cells import guess
 from unidex.data.formats.columns import text_columns
+from unidex.data.formats.merge import Source, Sources, assemble
 from unidex.data.formats.table_files import kind_of, open_table, stem_of
 from unidex.data.formats.table_rows import string_cells
-from unidex.data.options import ReadOptions
+from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed
 
 NAME = "table"

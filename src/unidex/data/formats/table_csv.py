@@ -10,7 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from unidex.data.reading import chunks, decoded
+from unidex.data.files import chunks, decoded
 from unidex.errors import DataError, listed, quoted
 
 _ROWS = 8192

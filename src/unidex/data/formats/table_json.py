@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from unidex.data.reading import chunks, decoded
+from unidex.data.files import chunks, decoded
 from unidex.errors import DataError
 
 _SAMPLE = 1000

@@ -13,9 +13,9 @@ from scipy import sparse
 from unidex.data.dataset import Labels, Split
 from unidex.data.formats.cells import Cell
 from unidex.data.formats.columns import label_columns
-from unidex.data.formats.numbering import NO_LABEL, Numbering, RawLabel, UnknownLabelError, name_of
+from unidex.data.formats.label_numbers import NO_LABEL, Numbering, RawLabel, UnknownLabelError, name_of
 from unidex.data.formats.table_files import Table
-from unidex.data.options import ReadOptions
+from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Packer, Texts
 from unidex.errors import DataError, quoted
 

@@ -14,8 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
-from unidex.data.options import ReadOptions
-from unidex.data.reading import (
+from unidex.data.files import (
     check_relevance,
     check_rows,
     read_filter_pairs,
@@ -23,6 +22,7 @@ from unidex.data.reading import (
     text_lines,
     write_filter_pairs,
 )
+from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.errors import DataError, quoted
 

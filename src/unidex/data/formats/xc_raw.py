@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
-from unidex.data.options import ReadOptions
-from unidex.data.reading import (
+from unidex.data.files import (
     MOST_COLUMNS,
     chunks,
     count_lines,
@@ -30,6 +29,7 @@ from unidex.data.reading import (
     read_filter_pairs,
     write_filter_pairs,
 )
+from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Packer, Texts, UidPacker
 from unidex.errors import DataError, quoted
 

@@ -1,0 +1,111 @@
+"""Options that several verbs share, so that a flag means the same everywhere."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unidex.data.read_options import ROLES, ReadOptions
+from unidex.errors import DataError
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, or 'hpo'.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+
+_PANEL = "Reading DATA"
+_DEFAULTS = ReadOptions()
+
+
+def _option(kind: Any, name: str, help_text: str, **more: Any) -> Any:
+    return Annotated[kind, typer.Option(name, help=help_text, rich_help_panel=_PANEL, **more)]
+
+
+# flag -> (annotation, default); the flags become one ReadOptions.
+_READING: dict[str, tuple[Any, Any]] = {
+    "format": (
+        _option(
+            str | None,
+            "--format",
+            "Format of DATA: unidex, xc-raw, dexml, pecos, xclib, bag-of-words, libmultilabel or table; "
+            "detected unless given (docs/data-formats.md).",
+            metavar="NAME",
+        ),
+        None,
+    ),
+    "text": (
+        _option(str, "--text", "Fields that make the text, where it has several: title, content or title+content."),
+        _DEFAULTS.text,
+    ),
+    "column": (
+        _option(
+            list[str] | None,
+            "--column",
+            f"Say which column of a table is what: a role ({', '.join(ROLES)}), then its name. May be repeated.",
+            metavar="ROLE=NAME",
+        ),
+        None,
+    ),
+    "separator": (
+        _option(
+            str | None,
+            "--separator",
+            "What separates labels in one cell of a table, such as ';'; guessed unless given.",
+        ),
+        None,
+    ),
+    "test": (_option(Path | None, "--test", "A file of test texts, where DATA is one file.", metavar="FILE"), None),
+    "labels": (
+        _option(Path | None, "--labels", "A table of labels (uid and text), where DATA is a table.", metavar="FILE"),
+        None,
+    ),
+    "test_fraction": (
+        _option(
+            float, "--test-fraction", "Share of the rows that becomes test, where a table comes without test texts."
+        ),
+        _DEFAULTS.test_fraction,
+    ),
+    "split_seed": (_option(int, "--split-seed", "Seed of that split."), _DEFAULTS.split_seed),
+    "propensity_a": (
+        _option(float | None, "--propensity-a", "Propensity constant A; from dataset.json, else 0.55."),
+        None,
+    ),
+    "propensity_b": (
+        _option(float | None, "--propensity-b", "Propensity constant B; from dataset.json, else 1.5."),
+        None,
+    ),
+}
+
+
+def reads_data(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the flags for reading DATA; it gets them as one argument ``reading: ReadOptions``."""
+    own = inspect.signature(verb, eval_str=True)
+    kept = [parameter for name, parameter in own.parameters.items() if name != "reading"]
+    flags = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _READING.items()
+    ]
+
+    @functools.wraps(verb)
+    def with_flags(**given: Any) -> None:
+        read = {name: given.pop(name) for name in _READING}
+        verb(reading=ReadOptions(columns=_columns(read.pop("column")), **read), **given)
+
+    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept]
+    with_flags.__signature__ = own.replace(parameters=[*keyword_only, *flags])  # type: ignore[attr-defined]
+    # Typer asks for the annotations too, and finds the unresolved ones of the verb unless told.
+    with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in (*keyword_only, *flags)}
+    return with_flags
+
+
+def _columns(given: list[str] | None) -> dict[str, str]:
+    columns = {}
+    for item in given or ():
+        role, equals, name = item.partition("=")
+        if not equals:
+            raise DataError(f"--column must be ROLE=NAME, such as text=title, but is {item!r}")
+        columns[role] = name
+    return columns

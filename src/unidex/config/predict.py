@@ -1,0 +1,35 @@
+"""The section [predict] of a recipe: how the trained model is searched."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from unidex.config.section import Section
+
+
+class Predict(Section):
+    """How the trained model is searched."""
+
+    mode: Literal["both", "dual", "classifier"] = Field("both", description="the heads that are searched")
+    fusion: float = Field(0.5, ge=0, le=1, description="weight of the dual encoder against the classifier")
+    choose_fusion: bool = Field(False, description="choose the fusion weight on the validation split")
+    combine: Literal["sum", "decision-tree"] = Field(
+        "sum",
+        description="how the scores of both heads become one: their weighted sum, or the best labels by that sum "
+        "ranked anew by classifier + decision_tree_weight x (dual + probability of a decision tree fitted on validation)",
+    )
+    decision_tree_weight: float = Field(
+        1.0, ge=0, description="combine = 'decision-tree': weight of the dual score and the probability"
+    )
+    knn: float = Field(0.0, ge=0, description="weight of the labels of the nearest train texts; 0 for none")
+    choose_knn: bool = Field(False, description="choose that weight on the validation split")
+    knn_texts: int = Field(32, ge=1, description="how many train texts speak for a text")
+    knn_temperature: float = Field(0.05, gt=0, description="how far beyond the nearest the others count")
+    label_prior: float = Field(0.0, description="this times ln(1 + number of train texts) is added to a label's score")
+    choose_label_prior: bool = Field(False, description="choose it on the validation split")
+    index: Literal["exact", "hnsw", "pq"] = Field("exact", description="how labels are searched")
+    snippet_length: int = Field(
+        0, ge=0, description="first characters of each train text that the model keeps to show as reasons; 0 for none"
+    )

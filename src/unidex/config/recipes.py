@@ -1,0 +1,111 @@
+"""Recipes by name or file, with what a user says over them.
+
+A recipe is a TOML file of the sections of `config`. What is said with ``--set section.key=value`` goes over it, and
+over every stage of one that has stages.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from unidex.config import Config, Stage, merged, parse
+from unidex.config.section import Section
+from unidex.config.stages import check_same, check_stages
+from unidex.config.toml_text import read_toml
+from unidex.errors import ConfigError, quoted
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with unidex."""
+    return sorted(file.name.removesuffix(".toml") for file in _recipe_folder().iterdir() if file.name.endswith(".toml"))
+
+
+def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Config:
+    """A recipe by name or TOML file, with ``section.key=value`` overrides.
+
+    An override goes over what every stage says itself; ``stages.NAME.section.key=value`` is for one stage.
+
+    >>> load("unidec", ["train.epochs=3"]).train.epochs
+    3
+    """
+    name = str(recipe)
+    if name.endswith(".toml"):
+        settings = read_toml(Path(name))
+    elif name in recipe_names():
+        settings = tomllib.loads((_recipe_folder() / f"{name}.toml").read_text(encoding="utf-8")) | {"recipe": name}
+    else:
+        raise ConfigError(f"a recipe must be a .toml file or one of {', '.join(recipe_names())}, but is {quoted(name)}")
+    given: dict[str, Any] = {}
+    for override in overrides or ():
+        _apply(given, override)
+    stages, of_stages = settings.pop("stages", []), given.pop("stages", {})
+    check_stages(stages, of_stages, where=name)
+    if not stages:
+        return parse(merged(_for_encoder(settings, given), given), where=name)
+    kind = _kind(settings, given)
+    common = _for_encoder(settings, given)
+    found = {}
+    for stage in stages:
+        own = {key: value for key, value in stage.items() if key != "name"}
+        own = merged(merged(common, _for_encoder(own, {"encoder": {"kind": kind}})), given)
+        found[stage["name"]] = parse(
+            merged(own, of_stages.get(stage["name"], {})), where=f"{name}, stage {stage['name']}"
+        )
+    return join_stages(found, where=name)
+
+
+def join_stages(found: dict[str, Config], *, where: str) -> Config:
+    """Stages as one recipe: the last one's settings, and for each stage what is otherwise in it."""
+    last = list(found.values())[-1]
+    stages = []
+    for name, config in found.items():
+        sections = {
+            section: {key: value for key, value in getattr(config, section) if value != getattr(end, key)}
+            for section, end in last
+            if isinstance(end, Section)
+        }
+        check_same(sections, where=f"{where}, stage {name}")
+        stages.append(Stage(name=name, **{section: keys for section, keys in sections.items() if keys}))
+    return last.model_copy(update={"stages": stages})
+
+
+def _recipe_folder() -> Any:
+    return resources.files("unidex") / "recipes"
+
+
+def _for_encoder(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A recipe for the encoder asked for: its [bag.*], [inception.*] or [transformer.*] sections go over them."""
+    variants = {kind: settings.pop(kind, {}) for kind in ("bag", "inception", "transformer")}
+    return merged(settings, variants.get(_kind(settings, given), {}))
+
+
+def _kind(settings: dict[str, Any], given: dict[str, Any]) -> str:
+    """The encoder that is asked for."""
+    kind: str = given.get("encoder", {}).get("kind") or settings.get("encoder", {}).get("kind", "bag")
+    return kind
+
+
+def _apply(settings: dict[str, Any], override: str) -> None:
+    path, equals, value = override.partition("=")
+    section, dot, key = path.strip().partition(".")
+    if not equals or not dot or not key:
+        raise ConfigError(f"--set must be section.key=value, such as train.epochs=10, but is {quoted(override)}")
+    try:
+        # Read as TOML where it is one (numbers, true, "..."), else as plain text.
+        parsed = tomllib.loads(f"value = {value.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    if section == "stages":
+        # stages.NAME.section.key
+        name, _, key = key.partition(".")
+        stage, (section, dot, key) = settings.setdefault("stages", {}).setdefault(name, {}), key.partition(".")
+        if not dot or not key:
+            raise ConfigError(f"--set of one stage must be stages.NAME.section.key=value, but is {quoted(override)}")
+        settings = stage
+    target = settings.setdefault(section, {})
+    if not isinstance(target, dict):
+        raise ConfigError(f"--set must be section.key=value, but {quoted(section)} is not a section")
+    target[key] = parsed

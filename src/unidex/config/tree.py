@@ -1,0 +1,81 @@
+"""The section [tree] of a recipe: clusters of labels that a text's shortlist is found by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field
+
+from unidex.config.section import Section
+
+_Count = Annotated[int, Field(ge=1)]
+_Share = Annotated[float, Field(ge=0, lt=1)]
+_Number = TypeVar("_Number", int, float)
+
+
+class Tree(Section):
+    """Clusters of labels, a classifier of clusters a level, and a beam that gives each text labels of its own."""
+
+    levels: list[_Count] = Field(
+        [],
+        description="clusters of labels on each level, the coarsest first, such as [1024, 8192]; none for no tree. As "
+        "many as labels at most, and a level that has no fewer clusters than what is below it is left out",
+    )
+    beam: list[_Count] = Field(
+        [20],
+        min_length=1,
+        description="clusters of each level that a text keeps while training, beside its true ones; the last number "
+        "goes on for deeper levels",
+    )
+    search_beam: list[_Count] = Field([100], min_length=1, description="the same in a search")
+    losses: Literal["both", "clusters", "labels"] = Field(
+        "both",
+        description="whose losses count: both; those of clusters alone, in a stage that another follows; or that of "
+        "labels, on shortlists of clusters that stay as they are",
+    )
+    detached_epochs: int = Field(
+        0, ge=0, description="epochs at first in which the loss of labels does not reach the encoder (InceptionXML: 10)"
+    )
+    smooth_centroids: bool = Field(
+        False, description="cluster labels by centroids that are smoothed by walks between labels (Astec, ECLARE)"
+    )
+    weight: float = Field(1.0, gt=0, description="weight of each level's loss beside that of labels")
+    residual: bool = Field(
+        False, description="a residual layer of spectral norm 1 before the clusters of each level (InceptionXML)"
+    )
+    dropout: list[_Share] = Field(
+        [0.0], min_length=1, description="dropout before the clusters of each level; the last number goes on"
+    )
+    layers: list[Annotated[list[_Count], Field(min_length=1)]] = Field(
+        [],
+        description="transformer: layers, counted from 1, whose outputs each level reads, several side by side, such "
+        "as [[5, 6], [8], [10]] (CascadeXML); labels read the last layer. Empty: every level reads the text's vector",
+    )
+
+
+def at_level(numbers: Sequence[_Number], level: int) -> _Number:
+    """The number of a level; the last one goes on.
+
+    >>> [at_level([128, 256], level) for level in range(3)]
+    [128, 256, 256]
+    """
+    return numbers[min(level, len(numbers) - 1)]
+
+
+def kept_levels(levels: Sequence[int], num_labels: int) -> list[int]:
+    """Which levels a tree over so many labels has; one that has no fewer clusters than what is below it is left out.
+
+    One level is always there, with a cluster a label at most.
+
+    >>> kept_levels([4, 16, 64], 1000), kept_levels([4, 16, 64], 10), kept_levels([64], 10)
+    ([0, 1, 2], [0], [0])
+    """
+    counts = [min(count, num_labels) for count in levels]
+    found: list[int] = []
+    below = num_labels
+    for level in reversed(range(len(counts))):
+        if counts[level] < below:
+            found.insert(0, level)
+            below = counts[level]
+    return found or list(range(min(1, len(counts))))

@@ -1,0 +1,99 @@
+"""Tables of texts and labels -> one Dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from unidex.data.dataset import Dataset, Split, split_rows
+from unidex.data.files import read_filter_pairs
+from unidex.data.formats.cells import Cell
+from unidex.data.formats.label_numbers import Numbering
+from unidex.data.formats.table_files import Table, open_table
+from unidex.data.formats.table_rows import Rows, read_labels
+from unidex.data.read_options import ReadOptions
+from unidex.errors import DataError
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table and which of its columns (role -> column) to read."""
+
+    table: Table
+    columns: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the parts of a data set come from.
+
+    Attributes:
+        train: the table of train texts.
+        test: the table of test texts; None where there are none.
+        labels: a table of labels, or None for labels by first appearance, in train and then in test.
+        has_test: whether test is given, be it without texts; else a share of train becomes test.
+        filters: the folder of the filter pairs, or None.
+    """
+
+    train: Source
+    test: Source | None
+    labels: Path | None
+    has_test: bool
+    filters: Path | None = None
+
+
+def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadOptions) -> Dataset:
+    """Read all tables of a data set.
+
+    Args:
+        name: of the data set.
+        path: what the user gave, for messages.
+        sources: its tables.
+        cell: how the labels of a text are written in a cell.
+        options: how to split and where to read labels.
+    """
+    numbering = Numbering(None if sources.labels is None else read_labels(open_table(sources.labels), options))
+    train_rows = _rows(sources.train, cell, numbering)
+    if len(train_rows) == 0:
+        raise DataError(
+            "there must be at least one train text, but the table has no rows", file=sources.train.table.file
+        )
+    test_rows = None if sources.test is None else _rows(sources.test, cell, numbering)
+    labels = numbering.labels()
+    if len(labels) == 0:
+        raise DataError(
+            "a data set must have at least one label, but no row has one; is this the column of the labels? "
+            "Name it with --column labels=NAME",
+            file=path,
+        )
+    train = _split(train_rows, len(labels), sources.filters, "filter_labels_train.txt")
+    if sources.has_test:
+        test = _split(test_rows, len(labels), sources.filters, "filter_labels_test.txt")
+        return Dataset(name, labels, train, test)
+    _refuse_test_filters(sources.filters)
+    kept, held_out = split_rows(len(train), options.test_fraction, options.split_seed)
+    return Dataset(name, labels, train.take(kept), train.take(held_out))
+
+
+def _rows(source: Source, cell: Cell, numbering: Numbering) -> Rows:
+    return Rows(source.table, source.columns, cell, numbering)
+
+
+def _split(rows: Rows | None, num_labels: int, filters: Path | None, filter_file: str) -> Split:
+    pairs = None
+    if filters is not None:
+        pairs = read_filter_pairs(filters / filter_file, 0 if rows is None else len(rows), num_labels)
+    return Split.empty(num_labels) if rows is None else rows.split(num_labels, pairs)
+
+
+def _refuse_test_filters(filters: Path | None) -> None:
+    """Filter pairs of test name its rows, and rows that are drawn by a seed have no number of their own."""
+    if filters is None:
+        return
+    file = filters / "filter_labels_test.txt"
+    if file.exists() and file.stat().st_size > 0:
+        raise DataError(
+            "filter pairs of test need a table of test texts beside them, but there is none; add test.jsonl (or .csv), "
+            "or take this file away",
+            file=file,
+        )

@@ -1,0 +1,1 @@
+"""Text -> sparse features: words, n-grams, vocabulary, hashing, weights and a cache."""

@@ -1,0 +1,305 @@
+"""Features: texts become sparse rows of weighted feature ids.
+
+Shapes: N texts, F features (those with an id of their own, then buckets).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unidex import progress
+from unidex.data.texts import Packer, Texts
+from unidex.errors import DataError, ModelError
+from unidex.features.feature_settings import FeatureSettings
+from unidex.features.feature_weights import Rows, Weights
+from unidex.features.groups import groups_of
+from unidex.features.lead import lead_of, with_leads
+from unidex.features.single_text import TextByText
+from unidex.features.subwords import load_tokenizer, train_tokenizer
+from unidex.features.vocabulary import Counter, Vocabulary, document_frequencies, load_array
+from unidex.features.word_places import Placed
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+FORMAT = 1  # Changes whenever the same texts and settings would give other features.
+CHUNK_TEXTS = 50_000
+CHUNK_CHARACTERS = 250_000  # What a chunk needs then fits the caches of a processor; larger ones are slower.
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What turns texts into sparse rows.
+
+    >>> features = Features.fit(["red shoe", "blue shoe", "red hat"], ["shoes", "hat"], FeatureSettings())
+    >>> sorted(features.name(feature) for feature in range(features.num_features))
+    ['hat', 'red', 'shoe']
+    >>> matrix = features.transform(["a red hat", ""])
+    >>> matrix.shape, sorted(features.name(feature) for feature in matrix.indices)
+    ((2, 3), ['hat', 'red'])
+    """
+
+    settings: FeatureSettings
+    vocabulary: Vocabulary
+    idf: NDArray[np.float32]
+    tokenizer: Tokenizer | None = None
+    names: Texts | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        texts: Sequence[str],
+        label_texts: Sequence[str],
+        settings: FeatureSettings | None = None,
+        *,
+        chunk_texts: int = CHUNK_TEXTS,
+    ) -> Features:
+        """Choose the vocabulary and its weights.
+
+        A feature counts once for every text and every label text it occurs in: what one text and one label share is
+        the very thing that can match them, so it must not be lost as too rare.
+        """
+        settings = FeatureSettings() if settings is None else settings
+        num_texts = len(texts) + len(label_texts)
+        tokenizer = _tokenizer_for(settings, texts, label_texts)
+        counters: dict[str, Counter] = {}
+        with progress.task("counting features", num_texts, unit="texts") as advance:
+            for chunk in _chunks(texts, label_texts, size=chunk_texts):
+                for group in groups_of(chunk, settings, tokenizer):
+                    counters.setdefault(group.name, Counter()).add(group.keys, document_frequencies(group))
+                advance(len(chunk))
+        vocabulary = Vocabulary.choose(
+            counters,
+            num_texts=num_texts,
+            min_df=settings.min_df,
+            max_features=settings.max_features,
+            num_buckets=settings.num_buckets,
+        )
+        idf = vocabulary.idf() if settings.weighting == "idf" else np.ones(vocabulary.num_features, dtype=np.float32)
+        features = cls(settings, vocabulary, idf, tokenizer)
+        if not settings.keep_names:
+            return features
+        names = features._find_names(texts, label_texts, chunk_texts)
+        return cls(settings, vocabulary, idf, tokenizer, names)
+
+    @property
+    def num_features(self) -> int:
+        """Number of feature ids, buckets included."""
+        return self.vocabulary.num_features
+
+    def transform(self, texts: Sequence[str], *, chunk_texts: int = CHUNK_TEXTS) -> sparse.csr_array:
+        """The N x F float32 matrix of texts; columns ascend in each row, and a text without features is empty."""
+        pieces = list(self.rows(texts, chunk_texts=chunk_texts))
+        counts = np.concatenate([np.zeros(1, dtype=np.int64), *(piece.counts for piece in pieces)])
+        ids = np.concatenate([np.empty(0, dtype=np.int32), *(piece.ids for piece in pieces)])
+        weights = np.concatenate([np.empty(0, dtype=np.float32), *(piece.weights for piece in pieces)])
+        return as_csr(weights, ids, np.cumsum(counts), self.num_features)
+
+    def rows(self, texts: Sequence[str], *, chunk_texts: int = CHUNK_TEXTS) -> Iterator[Rows]:
+        """The rows of texts, chunk by chunk."""
+        with progress.task("making features", len(texts), unit="texts") as advance:
+            for chunk in _chunks(texts, size=chunk_texts):
+                yield self._with_leads_of(chunk, self._plain_rows)
+                advance(len(chunk))
+
+    def transform_one(self, text: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Feature ids and weights of one text: its row of ``transform`` to the last bit, in a fraction of the time."""
+        row = self._with_leads_of([text], self._text_by_text.rows)
+        return row.ids, row.weights
+
+    def transform_few(self, texts: Sequence[str]) -> sparse.csr_array:
+        """As ``transform``, to the last bit, in less time where texts are few, short, and of words seen before."""
+        rows = self._with_leads_of(texts, self._text_by_text.rows)
+        ends = np.zeros(len(texts) + 1, dtype=np.int64)
+        np.cumsum(rows.counts, out=ends[1:])
+        return as_csr(rows.weights, rows.ids, ends, self.num_features)
+
+    def placed(self, text: str) -> Placed:
+        """Where in a text each feature of its row occurs.
+
+        >>> features = Features.fit(["red hat"], [], FeatureSettings(min_df=1, bigrams=False))
+        >>> placed = features.placed("A hat, a red hat!")
+        >>> [features.name(feature) for feature in placed.features], placed.starts.tolist(), placed.ends.tolist()
+        (['hat', 'red', 'hat'], [2, 9, 13], [5, 12, 16])
+        """
+        return self._text_by_text.placed(text)
+
+    def _with_leads_of(self, texts: Sequence[str], rows_of: Callable[[Sequence[str]], Rows]) -> Rows:
+        settings = self.settings
+        rows = rows_of(texts)
+        if settings.lead_weight == 0:
+            return rows
+        leads = [lead_of(text, settings.lead) or "" for text in texts]
+        if not any(leads):
+            return rows
+        return with_leads(rows, rows_of(leads), settings.lead_weight, normalise=settings.normalise != "none")
+
+    def _plain_rows(self, texts: Sequence[str]) -> Rows:
+        found = [np.empty(0, dtype=np.int64)]
+        for group in groups_of(texts, self.settings, self.tokenizer):
+            found.extend(self._weights.occurrences(group, self.vocabulary))
+        return self._weights.rows(np.concatenate(found), len(texts))
+
+    @cached_property
+    def _weights(self) -> Weights:
+        return Weights(self.settings, self.idf)
+
+    @cached_property
+    def _text_by_text(self) -> TextByText:
+        return TextByText(self.settings, self.vocabulary, self._weights, self.tokenizer)
+
+    def name(self, feature: int) -> str:
+        """A readable name: "golden", "golden ratio", "gol*" for an n-gram, "[token]" for a subword.
+
+        Buckets have none of their own, nor has any feature where names were not kept: see ``names_in``.
+        """
+        if not 0 <= feature < self.num_features:
+            raise DataError(f"a feature id must be from 0 to {self.num_features - 1}, but is {feature}")
+        if feature >= len(self.vocabulary):
+            return f"(bucket {feature - len(self.vocabulary)})"
+        return f"(feature {feature})" if self.names is None else self.names[feature]
+
+    def names_in(self, text: str) -> dict[int, str]:
+        """The names of all features of a text by id; a bucket has those of all features of the text it holds.
+
+        This needs no kept names: it reads them off the text.
+
+        >>> features = Features.fit(["red hat"], [], FeatureSettings(min_df=2, num_buckets=1, bigrams=False))
+        >>> features.names_in("Red cap")
+        {0: 'cap | red'}
+        """
+        names: dict[int, list[str]] = {}
+        for group in groups_of([text], self.settings, self.tokenizer):
+            group_names = group.feature_names(np.arange(len(group.keys)))
+            for place, feature in enumerate(self.vocabulary.lookup(group.keys).tolist()):
+                if feature >= 0:
+                    names.setdefault(feature, []).append(group_names[place])
+        return {feature: " | ".join(sorted(names[feature])) for feature in sorted(names)}
+
+    def _find_names(self, texts: Sequence[str], label_texts: Sequence[str], chunk_texts: int) -> Texts:
+        # A second walk over the texts: to hold the names of all candidates in the first takes far more memory than
+        # those of the chosen.
+        names = [""] * len(self.vocabulary)
+        missing = np.ones(self.num_features, dtype=bool)
+        missing[len(names) :] = False
+        with progress.task("naming features", len(texts) + len(label_texts), unit="texts") as advance:
+            for chunk in _chunks(texts, label_texts, size=chunk_texts):
+                for group in groups_of(chunk, self.settings, self.tokenizer):
+                    ids = self.vocabulary.lookup(group.keys)
+                    known = np.flatnonzero(ids >= 0)
+                    new = known[missing[ids[known]]]
+                    for feature, name in zip(ids[new].tolist(), group.feature_names(new), strict=True):
+                        names[feature] = name
+                    missing[ids[new]] = False
+                advance(len(chunk))
+        packer = Packer()
+        packer.add(names)
+        return packer.texts()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with anything that changes a row."""
+        digest = blake2b(digest_size=16)
+        digest.update(json.dumps([FORMAT, self.settings.as_dict()], sort_keys=True).encode())
+        for array in (self.vocabulary.keys, self.vocabulary.ids, self.idf):
+            digest.update(np.ascontiguousarray(array).data)
+        if self.tokenizer is not None:
+            digest.update(self.tokenizer.to_str().encode())
+        return digest.hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Write the features to a folder: features.json, arrays, and names and tokenizer where there are some."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.vocabulary.save(folder)
+        # Kept, not computed again: the logarithm of another machine may differ in the last bit.
+        np.save(folder / "idf.npy", self.idf)
+        if self.names is not None:
+            self.names.save(folder / "names")
+        if self.tokenizer is not None:
+            self.tokenizer.save(str(folder / "tokenizer.json"))
+        about = {"format": FORMAT, "num_texts": self.vocabulary.num_texts, "settings": self.settings.as_dict()}
+        (folder / "features.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Features:
+        """Read what ``save`` wrote; the rows of a text are the same to the last bit."""
+        about = _read_about(folder / "features.json")
+        try:
+            settings, num_texts = FeatureSettings(**about["settings"]), int(about["num_texts"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"{folder / 'features.json'}: settings must be whole, but {error}; train anew") from None
+        vocabulary = Vocabulary.load(folder, num_texts=num_texts, num_buckets=settings.num_buckets)
+        idf = load_array(folder / "idf.npy", np.float32, vocabulary.num_features)
+        tokenizer = load_tokenizer(folder) if settings.subwords else None
+        names = Texts.load(folder / "names") if settings.keep_names else None
+        if names is not None and len(names) != len(vocabulary):
+            raise ModelError(f"{folder}: {len(vocabulary)} feature names must be here, but there are {len(names)}")
+        return cls(settings, vocabulary, idf, tokenizer, names)
+
+
+def as_csr(
+    weights: NDArray[np.float32], ids: NDArray[np.int32], ends: NDArray[Any], num_features: int
+) -> sparse.csr_array:
+    """A matrix over these arrays, without copying ids and weights; ids must ascend in each row."""
+    indptr = ends.astype(np.int32) if ends[-1] < 1 << 31 else ends
+    matrix = sparse.csr_array((weights, ids, indptr), shape=(len(ends) - 1, num_features), copy=False)
+    matrix.has_sorted_indices = True
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def _chunks(*sources: Sequence[str], size: int) -> Iterator[list[str]]:
+    for source in sources:
+        if isinstance(source, str):
+            raise DataError("texts must be a sequence of texts, but one text was given; put it in a list")
+    chunk: list[str] = []
+    characters = 0
+    for text in chain(*sources):
+        chunk.append(text)
+        characters += len(text)
+        if len(chunk) >= size or characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _tokenizer_for(settings: FeatureSettings, texts: Sequence[str], label_texts: Sequence[str]) -> Tokenizer | None:
+    if not settings.subwords:
+        return None
+    if settings.tokenizer:
+        return load_tokenizer(Path(settings.tokenizer))
+
+    class Both:
+        def __iter__(self) -> Iterator[str]:
+            return chain(texts, label_texts)
+
+    return train_tokenizer(
+        Both(),
+        num_tokens=settings.subword_vocabulary,
+        lower_case=settings.lower_case,
+        num_texts=len(texts) + len(label_texts),
+    )
+
+
+def _read_about(file: Path) -> dict[str, Any]:
+    try:
+        about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file}: saved features must be here, but cannot be read ({error})") from None
+    if about.get("format") != FORMAT:
+        raise ModelError(
+            f"{file}: features of format {FORMAT} are needed, but these have {about.get('format')}; train anew"
+        )
+    return about

@@ -1,0 +1,211 @@
+"""Few texts at a time, for serving: the rows of ``Features.transform`` to the last bit, without the cost of a chunk.
+
+Array operations pay off over many words; a few texts have few. So here the words are cut and taken apart one by one by
+the means Python has for strings, and what a word brings wherever it stands is remembered from text to text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.features.codepoints import OUTSIDE, classes_of, codes_of, folded
+from unidex.features.feature_settings import FeatureSettings
+from unidex.features.feature_weights import Rows, Weights
+from unidex.features.groups import NGRAM_SEED, NUM_KIND_BITS, SUBWORD_SEED, Kind, subwords_of
+from unidex.features.hash_keys import keys_of_pairs, keys_of_strings, mix
+from unidex.features.vocabulary import Vocabulary
+from unidex.features.word_places import Placed, trimmed, word_places
+from unidex.features.words import MARK, WORD_SEED, normal_form
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+MEMORY = 100_000  # Words; one takes about half a kilobyte where n-grams are on.
+
+
+class _Table(dict[int, int]):
+    """A table for str.translate, filled as code points come up."""
+
+    def __init__(self, code_for: Callable[[int], int]) -> None:
+        super().__init__()
+        self._code_for = code_for
+
+    def __missing__(self, code: int) -> int:
+        self[code] = self._code_for(code)
+        return self[code]
+
+
+def _class_of(code: int) -> int:
+    return int(classes_of(np.array([code], dtype=np.uint32))[0])
+
+
+_CLASS_LETTERS = " olUd_"  # In the order of the classes of code points.
+_to_words = _Table(lambda code: ord(" ") if _class_of(code) == OUTSIDE else code)
+_to_folded = _Table(lambda code: int(folded(np.array([code], dtype=np.uint32))[0]))
+_to_classes = _Table(lambda code: ord(_CLASS_LETTERS[_class_of(code)]))
+# Capitals before a capital that a small letter follows; a word with its capitals; capitals alone; digits.
+_part = re.compile(r"U+(?=Ul)|U*[lo]+|U+|d+")
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text, as they are written.
+
+    >>> words_in("prefers-reduced-motion, Golden ratio")
+    ['prefers', 'reduced', 'motion', 'Golden', 'ratio']
+    """
+    return normal_form(text).translate(_to_words).split()
+
+
+def placed_words(text: str) -> list[tuple[str, int, int]]:
+    """The same words, each with the characters of the text that it came from.
+
+    >>> placed_words("A \ufb01ne hat")
+    [('A', 0, 1), ('fine', 2, 5), ('hat', 6, 9)]
+    """
+    return word_places(text, _to_words)
+
+
+def parts_in(word: str) -> list[str]:
+    """The parts of a word, as ``words.parts_of`` cuts them.
+
+    >>> parts_in("getHTTPPort_2"), parts_in("plain")
+    (['get', 'HTTP', 'Port', '2'], [])
+    """
+    spans = [found.span() for found in _part.finditer(word.translate(_to_classes))]
+    return [] if spans == [(0, len(word))] else [word[start:end] for start, end in spans]
+
+
+class TextByText:
+    """Makes the rows of a few texts; may be used by many threads at once."""
+
+    def __init__(
+        self, settings: FeatureSettings, vocabulary: Vocabulary, weights: Weights, tokenizer: Tokenizer | None
+    ) -> None:
+        self._settings = settings
+        self._vocabulary = vocabulary
+        self._weights = weights
+        self._tokenizer = tokenizer
+        # Word -> its key, and the occurrences it brings, in row 0. As bytes, because those are joined quickly.
+        self._known: dict[str, tuple[bytes, bytes]] = {}
+
+    def rows(self, texts: Sequence[str]) -> Rows:
+        """The rows of texts."""
+        settings = self._settings
+        pieces = []
+        if settings.words or settings.bigrams or settings.chars:
+            words_of_texts = [words_in(text) for text in texts]
+            known = self._all_known(chain.from_iterable(words_of_texts))
+            brought = [b"".join([known[word][1] for word in words]) for words in words_of_texts]
+            rows = np.arange(len(texts))
+            counts = np.fromiter(map(len, brought), dtype=np.int64, count=len(texts)) // 8
+            in_row_0 = np.frombuffer(b"".join(brought), dtype=np.int64)
+            pieces.append(in_row_0 + np.repeat(self._weights.pack(rows, np.zeros_like(rows), Kind.WORD), counts))
+            if settings.bigrams:
+                pieces.append(self._bigrams(words_of_texts, known))
+        if self._tokenizer is not None:
+            pieces.extend(self._weights.occurrences(subwords_of(texts, self._tokenizer), self._vocabulary))
+        return self._weights.rows(np.concatenate(pieces), len(texts))
+
+    def placed(self, text: str) -> Placed:
+        """Where each feature of the row occurs; what a word brings stands where the word does.
+
+        A bigram is half where its first word stands and half where its second does. A subword token stands where its
+        tokenizer says, without blanks around it; one that has no characters of the text has no place.
+        """
+        settings = self._settings
+        found: list[tuple[int, int, int, float]] = []
+        if settings.words or settings.bigrams or settings.chars:
+            words = placed_words(text)
+            known = self._all_known([word for word, _, _ in words])
+            for word, start, end in words:
+                brought = np.frombuffer(known[word][1], dtype=np.int64).tolist()
+                found.extend((packed >> NUM_KIND_BITS, start, end, 1.0) for packed in brought)
+            if settings.bigrams and len(words) > 1:
+                ids = self._bigram_ids([known[word][0] for word, _, _ in words])
+                for left in np.flatnonzero(ids >= 0).tolist():
+                    found.extend((int(ids[left]), *words[side][1:], 0.5) for side in (left, left + 1))
+        if self._tokenizer is not None:
+            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+            ids = self._vocabulary.lookup(mix(np.array(encoding.ids, dtype=np.uint64) + np.uint64(SUBWORD_SEED)))
+            spans = (trimmed(text, *span) for span in encoding.offsets)
+            found.extend((id, *span, 1.0) for id, span in zip(ids.tolist(), spans, strict=True) if id >= 0)
+        return Placed.of(found)
+
+    def _all_known(self, words: Iterable[str]) -> dict[str, tuple[bytes, bytes]]:
+        """What each of these words brings."""
+        remembered = self._known
+        wanted = set(words)
+        unknown = wanted.difference(remembered)
+        if not unknown:
+            # Whoever needs room begins another memory, so that nothing leaves this one.
+            return remembered
+        learned = self._learn(unknown)
+        return {word: remembered.get(word) or learned[word] for word in wanted}
+
+    def _bigrams(self, words_of_texts: list[list[str]], known: dict[str, tuple[bytes, bytes]]) -> NDArray[np.int64]:
+        """The occurrences of two neighbouring words of a text."""
+        counts = np.fromiter(map(len, words_of_texts), dtype=np.int64, count=len(words_of_texts))
+        row_of_word = np.repeat(np.arange(len(counts)), counts)
+        ids = self._bigram_ids([known[word][0] for words in words_of_texts for word in words])
+        # The last word of a text and the first of the next are no neighbours.
+        inside = np.flatnonzero((row_of_word[1:] == row_of_word[:-1]) & (ids >= 0))
+        return self._weights.pack(row_of_word[inside], ids[inside], Kind.BIGRAM)
+
+    def _bigram_ids(self, keys: list[bytes]) -> NDArray[np.int64]:
+        """The id of each two neighbours among the keys of words, -1 where they have none."""
+        flat_keys = np.frombuffer(b"".join(keys), dtype=np.uint64)
+        return self._vocabulary.lookup(keys_of_pairs(flat_keys[:-1], flat_keys[1:]))
+
+    def _learn(self, unknown: Iterable[str]) -> dict[str, tuple[bytes, bytes]]:
+        """Work out what words bring: taken apart one by one, then hashed and looked up all together."""
+        words: list[str] = []
+        ends: list[int] = []
+        strings: list[str] = []
+        kinds: list[Kind] = []
+        for word in unknown:
+            self._take_apart(word, strings, kinds)
+            words.append(word)
+            ends.append(len(strings))
+        lengths = np.fromiter(map(len, strings), dtype=np.int64, count=len(strings))
+        kind_of_each = np.array(kinds)
+        seeds = np.where(kind_of_each == Kind.CHARS, np.uint64(NGRAM_SEED), np.uint64(WORD_SEED))
+        keys = keys_of_strings(codes_of("".join(strings)), lengths, seeds)
+        ids = self._vocabulary.lookup(keys)
+        packed = self._weights.pack(0, ids, kind_of_each)
+        has_id = ids >= 0
+        learned = {}
+        start = 0
+        for word, end in zip(words, ends, strict=True):
+            # The first is the word itself, whose key is needed even where only its bigrams are features.
+            first = start if self._settings.words else start + 1
+            learned[word] = keys[start].tobytes(), packed[first:end][has_id[first:end]].tobytes()
+            start = end
+        if len(self._known) + len(learned) > MEMORY:
+            self._known = {}
+        self._known.update(learned)
+        return learned
+
+    def _take_apart(self, word: str, strings: list[str], kinds: list[Kind]) -> None:
+        """Append what a word is made of, each with its kind: the word itself, then its parts and n-grams."""
+        settings = self._settings
+        letters = word.translate(_to_folded) if settings.lower_case else word
+        strings.append(letters)
+        kinds.append(Kind.WORD)
+        if settings.parts:
+            for part in parts_in(word):
+                strings.append(part.translate(_to_folded) if settings.lower_case else part)
+                kinds.append(Kind.PART)
+        if settings.chars:
+            marked = MARK + letters + MARK
+            # From mark to mark it is the word itself.
+            longest = min(settings.chars_max, len(marked) - 1 if settings.words else len(marked))
+            for size in range(settings.chars_min, longest + 1):
+                ngrams = [marked[start : start + size] for start in range(len(marked) - size + 1)]
+                strings += ngrams
+                kinds += [Kind.CHARS] * len(ngrams)

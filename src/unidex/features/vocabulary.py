@@ -1,0 +1,170 @@
+"""The vocabulary: which features have an id of their own, found by counting, and looked up by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.errors import ModelError
+from unidex.features.groups import Group
+
+# Counts are merged when so many wait, or as many as there are merged ones: the work stays linear, the memory bounded.
+_MERGE_AT = 4_000_000
+
+
+class Counter:
+    """Counts number of texts of each key, chunk after chunk.
+
+    >>> counter = Counter()
+    >>> counter.add(np.array([3, 5], dtype=np.uint64), np.array([1, 2]))
+    >>> counter.add(np.array([5], dtype=np.uint64), np.array([4]))
+    >>> [array.tolist() for array in counter.result()]
+    [[3, 5], [1, 6]]
+    """
+
+    def __init__(self) -> None:
+        self._keys = [np.empty(0, dtype=np.uint64)]
+        self._counts = [np.empty(0, dtype=np.int64)]
+        self._waiting = 0
+
+    def add(self, keys: NDArray[np.uint64], counts: NDArray[np.int64]) -> None:
+        """Add counts of distinct keys."""
+        self._keys.append(keys)
+        self._counts.append(counts)
+        self._waiting += len(keys)
+        if self._waiting > max(_MERGE_AT, len(self._keys[0])):
+            self.result()
+
+    def result(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """All keys ascending, and their counts."""
+        if len(self._keys) > 1:
+            keys = np.concatenate(self._keys)
+            counts = np.concatenate(self._counts)
+            order = np.argsort(keys)
+            keys, counts = keys[order], counts[order]
+            first = np.flatnonzero(np.concatenate([np.ones(min(len(keys), 1), dtype=bool), keys[1:] != keys[:-1]]))
+            self._keys = [keys[first]]
+            self._counts = [np.add.reduceat(counts, first) if len(first) else counts]
+            self._waiting = 0
+        return self._keys[0], self._counts[0]
+
+
+def document_frequencies(group: Group) -> NDArray[np.int64]:
+    """In how many texts of its chunk each feature of a group occurs.
+
+    >>> from unidex.features.feature_settings import FeatureSettings
+    >>> from unidex.features.groups import groups_of
+    >>> texts = ["red red hat", "hat"]
+    >>> words = next(groups_of(texts, FeatureSettings(), None))
+    >>> sorted(zip(words.feature_names(np.arange(2)), document_frequencies(words).tolist()))
+    [('hat', 2), ('red', 1)]
+    """
+    num_features = len(group.keys)
+    if num_features == 0:
+        return np.empty(0, dtype=np.int64)
+    pairs = np.concatenate([found.rows * num_features + found.features for found in group.occurrences()])
+    pairs.sort()
+    new = np.ones(len(pairs), dtype=bool)
+    np.not_equal(pairs[1:], pairs[:-1], out=new[1:])
+    return np.bincount(pairs[new] % num_features, minlength=num_features)
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The features that have an id of their own, and the buckets all others share.
+
+    Ids 0 .. V-1 are features, those of most texts first, so that the rows a step touches most lie side by side; ids
+    V .. V+B-1 are buckets.
+
+    Attributes:
+        keys: V, ascending.
+        ids: V, the id of each key.
+        frequencies: V + B, by id, number of texts a feature occurs in; of a bucket the sum over its features.
+        num_texts: number of texts and label texts that were counted.
+    """
+
+    keys: NDArray[np.uint64]
+    ids: NDArray[np.int32]
+    frequencies: NDArray[np.int64]
+    num_texts: int
+
+    @classmethod
+    def choose(
+        cls, counters: Mapping[str, Counter], *, num_texts: int, min_df: int, max_features: int, num_buckets: int
+    ) -> Vocabulary:
+        """Give ids to the features of most texts; ties go to the earlier group, then to the lower key."""
+        counted = [counter.result() for counter in counters.values()]
+        keys = np.concatenate([np.empty(0, dtype=np.uint64), *(keys for keys, _ in counted)])
+        counts = np.concatenate([np.empty(0, dtype=np.int64), *(counts for _, counts in counted)])
+        group = np.repeat(np.arange(len(counted)), [len(keys) for keys, _ in counted])
+        kept = np.flatnonzero(counts >= min_df)
+        kept = kept[np.lexsort((keys[kept], group[kept], -counts[kept]))][:max_features]
+        frequencies = counts[kept]
+        if num_buckets:
+            others = np.ones(len(keys), dtype=bool)
+            others[kept] = False
+            buckets = _buckets(keys[others], num_buckets)
+            in_buckets = np.bincount(buckets, weights=counts[others], minlength=num_buckets).astype(np.int64)
+            frequencies = np.concatenate([frequencies, np.minimum(in_buckets, num_texts)])
+        order = np.argsort(keys[kept])
+        return cls(keys[kept][order], order.astype(np.int32), frequencies, num_texts)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def num_features(self) -> int:
+        """Features with an id of their own, and buckets."""
+        return len(self.frequencies)
+
+    def lookup(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The id of each key: its own, that of its bucket, or -1 where there are no buckets."""
+        num_buckets = self.num_features - len(self)
+        others = _buckets(keys, num_buckets) + len(self) if num_buckets else np.full(len(keys), -1, dtype=np.int64)
+        if len(self) == 0:
+            return others
+        place = np.searchsorted(self.keys, keys)
+        np.minimum(place, len(self) - 1, out=place)
+        return np.where(self.keys[place] == keys, self.ids[place], others)
+
+    def idf(self) -> NDArray[np.float32]:
+        """ln((1 + N) / (1 + df)) + 1 of each id."""
+        return (np.log((1 + self.num_texts) / (1 + self.frequencies)) + 1).astype(np.float32)
+
+    def save(self, folder: Path) -> None:
+        """Write keys.npy, ids.npy and frequencies.npy."""
+        for name in ("keys", "ids", "frequencies"):
+            np.save(folder / f"{name}.npy", getattr(self, name))
+
+    @classmethod
+    def load(cls, folder: Path, *, num_texts: int, num_buckets: int) -> Vocabulary:
+        """Read what ``save`` wrote."""
+        keys = load_array(folder / "keys.npy", np.uint64)
+        ids = load_array(folder / "ids.npy", np.int32, len(keys))
+        frequencies = load_array(folder / "frequencies.npy", np.int64, len(keys) + num_buckets)
+        if bool(np.any(keys[1:] <= keys[:-1])) or not np.array_equal(np.sort(ids), np.arange(len(keys))):
+            raise ModelError(f"{folder}: keys must ascend and ids must be 0 to {len(keys) - 1}; the folder is damaged")
+        return cls(keys, ids, frequencies, num_texts)
+
+
+def load_array(file: Path, dtype: type[np.generic], length: int | None = None) -> NDArray[Any]:
+    """A saved array of one dimension; whatever is wrong with it becomes a ModelError with its file."""
+    try:
+        array: NDArray[Any] = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ModelError(f"{file}: the array cannot be read ({error}); copy the model again or train anew") from None
+    if array.dtype != dtype or array.ndim != 1 or (length is not None and len(array) != length):
+        raise ModelError(
+            f"{file}: an array of {'any number of' if length is None else length} {np.dtype(dtype).name} must be here, "
+            f"but its shape is {array.shape} and its type {array.dtype}; copy the model again or train anew"
+        )
+    return array
+
+
+def _buckets(keys: NDArray[np.uint64], num_buckets: int) -> NDArray[np.int64]:
+    return (keys % np.uint64(num_buckets)).astype(np.int64)

@@ -1,0 +1,71 @@
+"""Word rows: the first words of each text in order, as ids of the vocabulary.
+
+Shapes: N texts, W words of all texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex import progress
+from unidex.errors import DataError
+from unidex.features.extractor import Features
+from unidex.features.single_text import placed_words
+from unidex.features.tokens import TokenRows
+from unidex.features.words import Words
+
+_TEXTS_AT_ONCE = 1024
+
+
+def word_rows(features: Features, texts: Sequence[str], most: int) -> TokenRows:
+    """The ids of the first ``most`` words of each text, in order; a word without an id or a bucket is passed over.
+
+    >>> from unidex.features.feature_settings import FeatureSettings
+    >>> features = Features.fit(["red hat", "red shoe"], [], FeatureSettings(min_df=1, parts=False, bigrams=False))
+    >>> rows = word_rows(features, ["A hat, a red hat!", "", "Red shoe"], most=2)
+    >>> [[features.name(word) for word in row] for row in rows.as_lists()]
+    [['hat', 'red'], [], ['red', 'shoe']]
+    """
+    if isinstance(texts, str):
+        raise DataError("texts must be a sequence of texts, but one text was given; put it in a list")
+    parts = [TokenRows.of([], most)]
+    with progress.task("reading words", len(texts), unit="texts") as advance:
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            chunk = list(texts[start : start + _TEXTS_AT_ONCE])
+            parts.append(_first_words(features, chunk, most))
+            advance(len(chunk))
+    return parts[1] if len(parts) == 2 else TokenRows.stack(parts)
+
+
+def places_of_words(features: Features, text: str, most: int) -> list[tuple[int, int]]:
+    """Where each word of a text's row begins and ends in the text.
+
+    >>> from unidex.features.feature_settings import FeatureSettings
+    >>> features = Features.fit(["red hat"], [], FeatureSettings(min_df=1, parts=False, bigrams=False))
+    >>> places_of_words(features, "A hat, a red hat!", most=2)
+    [(2, 5), (9, 12)]
+    """
+    _, ids_W = _ids(features, [text])
+    words = zip(placed_words(text), ids_W.tolist(), strict=True)
+    return [(start, end) for (_, start, end), word in words if word >= 0][:most]
+
+
+def _first_words(features: Features, texts: list[str], most: int) -> TokenRows:
+    rows_W, ids_W = _ids(features, texts)
+    known = ids_W >= 0
+    rows_W, ids_W = rows_W[known], ids_W[known]
+    counts_N = np.bincount(rows_W, minlength=len(texts))
+    before_N = np.cumsum(counts_N) - counts_N
+    # Cut off here, not by a start further on: the words behind are not kept in memory.
+    kept = np.arange(len(rows_W)) - before_N[rows_W] < most
+    lengths_N = np.minimum(counts_N, most)
+    return TokenRows(ids_W[kept].astype(np.int32), np.cumsum(lengths_N) - lengths_N, lengths_N, most)
+
+
+def _ids(features: Features, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The text and the id of every word; -1 for one that has none."""
+    words = Words.of(texts, lower_case=features.settings.lower_case)
+    return words.rows, features.vocabulary.lookup(words.keys)[words.ids]

@@ -1,1 +1,0 @@
-"""Labels as parameters: row tables, heads and classifiers."""

@@ -1,0 +1,221 @@
+"""What carried a score: how much of it each word of a text brought.
+
+A label's score by a head is the inner product of the text's vector with the label's. For the bag encoder the text's
+vector is worked back to its features exactly; for the others a gradient says about how much each token mattered.
+
+Shapes: L labels, U features of the text, M tokens (words of the text), T tokens of an encoder, D dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from unidex.encoders.bag import BagEncoder
+from unidex.features.single_text import placed_words
+from unidex.features.word_places import merged
+from unidex.nn.heads import ClassifierHead, DualHead
+from unidex.nn.network import Network
+
+_SHORTEST = 1e-12  # torch's least length where it divides by one
+# Labels whose gradients are worked out together: each is one more copy of the text in the pass.
+_LABELS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """How much of the scores of labels each word of a text has brought.
+
+    Attributes:
+        starts: M, the character where each word begins.
+        ends: M, the character behind it.
+        scores: L x M, what each brought to the score of each label.
+        rest: L, what came from no place of the text. Scores and rest sum to what the heads say.
+    """
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    rest: NDArray[np.float64]
+
+
+def carried(
+    network: Network, text: str, dual_LD: NDArray[np.float32] | None, classifier_LD: NDArray[np.float32] | None
+) -> Carried:
+    """What carried the scores of labels for one text.
+
+    Args:
+        network: encoders and heads.
+        text: the text.
+        dual_LD: the labels' vectors for the dual encoder as they are searched; None where it does not count.
+        classifier_LD: the same for the classifier.
+    """
+    if isinstance(network.encoder, BagEncoder):
+        return _by_features(network, text, dual_LD, classifier_LD)
+    return _by_gradients(network, text, dual_LD, classifier_LD)
+
+
+def feature_scores(
+    encoder: BagEncoder,
+    head: DualHead | ClassifierHead,
+    ids_U: NDArray[np.integer[Any]],
+    weights_U: NDArray[np.floating[Any]],
+    labels_LD: NDArray[np.floating[Any]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What each feature of a text brings to the scores of labels by one head, and what no feature brings.
+
+    With x_u the weight of feature u and t_u its row, s = sum_u x_u t_u. Behind it come steps of three sorts, each of
+    which is, at this very text, a matrix and perhaps a bias:
+
+    - division by a length, which is one number;
+    - a linear layer;
+    - a bend, f(y) = g y with g = f(y) / y, number by number. For the rectifier g is 0 or 1; for tanh, at most 1.
+
+    So the text's vector is B s + b, and the score of a label v is::
+
+        <v, B s + b> = sum_u x_u <v, B t_u> + <v, b>
+
+    exactly. The first are the features', the last is nobody's. Without layers, B is 1 / |s| and b is 0.
+
+    Shapes: ids_U and weights_U [U], labels_LD [L, D], results [L, U] and [L].
+
+    References: the rescale rule of DeepLIFT (Shrikumar et al., arXiv 1704.02685), with 0 as its reference.
+    """
+    at = torch.from_numpy(ids_U.astype(np.int64)).to(encoder.table.weight.device)
+    vectors_UD = _numbers(encoder.table.weight[at])
+    if encoder.feature_weights_F is not None:
+        weights_U = weights_U * _numbers(encoder.feature_weights_F[at])
+    brought_UD = vectors_UD * weights_U[:, None]
+    summed = brought_UD.sum(axis=0)
+    # What the encoder multiplies the sum with: one number, or Astec's rectifier.
+    scales = summed > 0 if encoder.spectral else 1 / max(float(np.linalg.norm(summed)), _SHORTEST)
+    encoded = summed * scales
+    is_open = None
+    if encoder.layer is not None:
+        bent = _numbers(encoder.layer.weight) @ encoded + _numbers(encoder.layer.bias)
+        is_open = bent > 0
+        encoded = encoded + bent * is_open
+    out, slopes = encoded, None
+    if head.linear is not None:
+        out = _numbers(head.linear.weight) @ encoded + _numbers(head.linear.bias)
+        if isinstance(head, DualHead):
+            slopes = _tanh_slopes(out)
+            out = out * slopes
+    # From the label's side: what each number counts, step by step back to the sum of the features.
+    counts_LD = labels_LD.astype(np.float64)
+    rest_L = np.zeros(len(counts_LD))
+    if isinstance(head, ClassifierHead) and head.bias:
+        rest_L += counts_LD[:, -1]
+        counts_LD = counts_LD[:, :-1]
+    if head.normalised if isinstance(head, DualHead) else head.searched == "unit":
+        counts_LD = counts_LD / max(float(np.linalg.norm(out)), _SHORTEST)
+    if head.linear is not None:
+        if slopes is not None:
+            counts_LD = counts_LD * slopes
+        rest_L += counts_LD @ _numbers(head.linear.bias)
+        counts_LD = counts_LD @ _numbers(head.linear.weight)
+    if encoder.layer is not None and is_open is not None:
+        through_LD = counts_LD * is_open
+        rest_L += through_LD @ _numbers(encoder.layer.bias)
+        counts_LD = counts_LD + through_LD @ _numbers(encoder.layer.weight)
+    return (counts_LD * scales) @ brought_UD.T, rest_L
+
+
+def _by_features(
+    network: Network, text: str, dual_LD: NDArray[np.float32] | None, classifier_LD: NDArray[np.float32] | None
+) -> Carried:
+    encoder = network.encoder
+    ids_U, weights_U = encoder.features.transform_one(text)
+    own = encoder if network.classifier_encoder is None else network.classifier_encoder
+    scores_LU, rest_L = np.zeros((1, len(ids_U))), np.zeros(1)
+    for one, head, labels_LD in ((encoder, network.dual, dual_LD), (own, network.classifier, classifier_LD)):
+        if head is not None and labels_LD is not None:
+            brought_LU, nobodys_L = feature_scores(one, head, ids_U, weights_U, labels_LD)
+            scores_LU, rest_L = scores_LU + brought_LU, rest_L + nobodys_L
+    placed = encoder.features.placed(text)
+    column_O = np.searchsorted(ids_U, placed.features)
+    totals_U = np.bincount(column_O, weights=placed.shares, minlength=len(ids_U))
+    return _laid_out(text, placed.starts, placed.ends, column_O, placed.shares / totals_U[column_O], scores_LU, rest_L)
+
+
+def _by_gradients(
+    network: Network, text: str, dual_LD: NDArray[np.float32] | None, classifier_LD: NDArray[np.float32] | None
+) -> Carried:
+    """Gradient x input: to first order, how much the score would fall without a token's vector.
+
+    It is no exact share of a score, so that the rest is whatever is left of it.
+    """
+    parts = [part for part in (dual_LD, classifier_LD) if part is not None]
+    scores_L: list[float] = []
+    tokens_LT: list[NDArray[np.float64]] = []
+    for start in range(0, len(parts[0]), _LABELS_AT_ONCE):
+        block = slice(start, start + _LABELS_AT_ONCE)
+        with torch.enable_grad():
+            encoded_LD, inputs_LTD = network.encoder.from_embeddings(text, len(parts[0][block]))
+            said_L = torch.zeros(len(encoded_LD), device=encoded_LD.device)
+            if network.dual is not None and dual_LD is not None:
+                said_L = said_L + (network.dual(encoded_LD) * _tensor(dual_LD[block], encoded_LD)).sum(dim=1)
+            if network.classifier is not None and classifier_LD is not None:
+                vectors = network.classifier.as_searched(network.classifier(encoded_LD))
+                said_L = said_L + (vectors * _tensor(classifier_LD[block], encoded_LD)).sum(dim=1)
+            (slopes_LTD,) = torch.autograd.grad(said_L.sum(), inputs_LTD)
+        scores_L += said_L.tolist()
+        tokens_LT.append(_numbers((slopes_LTD * inputs_LTD).sum(dim=2)))
+    values_LT = np.concatenate(tokens_LT)
+    starts, ends = np.array(network.encoder.token_places(text), dtype=np.int64).reshape(-1, 2).T
+    column = np.arange(len(starts))
+    rest_L = np.array(scores_L) - values_LT.sum(axis=1)
+    return _laid_out(text, starts, ends, column, np.ones(len(starts)), values_LT, rest_L)
+
+
+def _laid_out(
+    text: str,
+    starts_O: NDArray[np.int64],
+    ends_O: NDArray[np.int64],
+    column_O: NDArray[np.int64],
+    shares_O: NDArray[np.float64],
+    scores_LU: NDArray[np.float64],
+    rest_L: NDArray[np.float64],
+) -> Carried:
+    """Scores of features at the words where they occur; those of features without a place are added to the rest."""
+    has_place = starts_O >= 0
+    starts_O, ends_O, column_O = starts_O[has_place], ends_O[has_place], column_O[has_place]
+    shares_O = shares_O[has_place]
+    words = placed_words(text)
+    all_starts = np.concatenate([starts_O, np.array([start for _, start, _ in words], dtype=np.int64)])
+    all_ends = np.concatenate([ends_O, np.array([end for _, _, end in words], dtype=np.int64)])
+    starts_M, ends_M = merged(all_starts, all_ends)
+    token_O = np.searchsorted(starts_M, starts_O, side="right") - 1
+    shape = (scores_LU.shape[1], len(starts_M))
+    shares_UM = sparse.coo_array((shares_O, (column_O, token_O)), shape=shape).tocsr()
+    placed_U = np.bincount(column_O, weights=shares_O, minlength=shape[0])
+    # Words that no feature stands in say nothing.
+    said = np.unique(token_O)
+    scores_LM = np.asarray(scores_LU @ shares_UM)[:, said]
+    return Carried(starts_M[said], ends_M[said], scores_LM, rest_L + scores_LU @ (1 - placed_U))
+
+
+def _tanh_slopes(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """tanh(y) / y, and 1 for y = 0.
+
+    >>> _tanh_slopes(np.array([0.0, 1.0])).round(4).tolist()
+    [1.0, 0.7616]
+    """
+    is_zero = values == 0
+    slopes: NDArray[np.float64] = np.where(is_zero, 1.0, np.tanh(values) / np.where(is_zero, 1.0, values))
+    return slopes
+
+
+def _numbers(tensor: Tensor) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = tensor.detach().cpu().double().numpy()
+    return found
+
+
+def _tensor(array: NDArray[np.float32], like: Tensor) -> Tensor:
+    return torch.from_numpy(array).to(like)

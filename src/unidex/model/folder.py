@@ -1,0 +1,326 @@
+"""The model folder: what a model is on disk, written whole or not at all, and checked before it is read.
+
+``config.toml``, ``encoder.safetensors``, ``encoder/``, ``classifier.safetensors``, ``labels.jsonl``, ``index/``,
+``neighbours/``, ``calibration.json``, ``fusing.json``, ``metrics.json``, ``train.jsonl``, ``MODEL_CARD.md`` and
+``manifest.json`` with a hash of every file.
+What a model does with its parts is not said here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from unidex import index as indexes
+from unidex.config import Config
+from unidex.config.saved import OLD_NAMES, read_saved
+from unidex.errors import ModelError
+from unidex.index.tree import TreeIndex
+from unidex.model.label_set import LabelSet
+from unidex.nn.assembly import build_network, load_encoder
+from unidex.nn.network import Network
+from unidex.scoring.calibration import Calibration
+from unidex.scoring.decision_tree import Fusing
+from unidex.scoring.knn import Neighbours
+from unidex.storage.locks import locked, sync, synced, unfinished_sibling
+
+FORMAT = 2
+_READ = (OLD_NAMES, FORMAT)
+# What is read of a folder, beside its manifest and the journal of label changes.
+_PARTS = (
+    "config.toml",
+    "encoder.safetensors",
+    "encoder",
+    "classifier.safetensors",
+    "labels.jsonl",
+    "index",
+    "neighbours",
+    "calibration.json",
+    "fusing.json",
+    "metrics.json",
+    "train.jsonl",
+)
+# Row tables that are saved with the encoder's dense weights.
+_ENCODER_TABLES = ("features", "classifier_features")
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a model folder holds.
+
+    Attributes:
+        config: the recipe.
+        network: encoders, heads and classifiers.
+        labels: the labels.
+        index: the index over them.
+        neighbours: train texts, where they count in a score.
+        metrics: what was measured and chosen.
+        log: what training has said, a JSON object a line.
+        calibration: how likely a predicted label is right, where that was fitted.
+        fusing: how the scores of both heads become one, where that is not their sum.
+    """
+
+    config: Config
+    network: Network
+    labels: LabelSet
+    index: indexes.Index
+    neighbours: Neighbours | None
+    metrics: dict[str, Any]
+    log: str
+    calibration: Calibration | None = None
+    fusing: Fusing | None = None
+
+
+def save(folder: Path, contents: Contents) -> None:
+    """Write a model folder: complete, or not at all. One that is there is replaced."""
+    folder = folder.resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with unfinished_sibling(folder) as unfinished:
+        _write(unfinished, contents)
+        unfinished.chmod(0o755)
+        before = _before(folder)
+        if not folder.exists() and not before.exists():
+            try:
+                unfinished.rename(folder)
+            except OSError:
+                # Another process has saved under the name meanwhile.
+                if not folder.exists():
+                    raise
+            else:
+                return
+        # What is replaced may hold what is nowhere else: labels that were added since it was loaded.
+        synced(unfinished)
+        with locked(folder):
+            shutil.rmtree(before, ignore_errors=True)
+            if folder.exists():
+                folder.rename(before)
+            unfinished.rename(folder)
+            sync(folder.parent)
+            shutil.rmtree(before, ignore_errors=True)
+
+
+def restore(folder: Path) -> None:
+    """Undo half of a save: after a crash between its two renames, the old model is whole but stands aside."""
+    folder = folder.resolve()
+    before = _before(folder)
+    if folder.exists() or not before.exists():
+        return
+    # Whoever is between the two renames now holds the lock.
+    with locked(folder):
+        if not folder.exists() and before.exists():
+            before.rename(folder)
+
+
+def load(folder: Path, device: str = "cpu") -> Contents:
+    """Read a model folder; every file is checked against the manifest first."""
+    restore(folder)
+    _check_manifest(folder)
+    try:
+        return _read(folder, device)
+    except (LookupError, RuntimeError, TypeError, ValueError, OSError) as error:
+        # Whole by its manifest, and yet its parts are not those of one model.
+        said = " ".join(str(error).split())[:200]
+        raise ModelError(
+            f"{folder}: the files must be those of one model, but cannot be read as one "
+            f"({type(error).__name__}: {said}); copy the model again"
+        ) from error
+
+
+def _read(folder: Path, device: str) -> Contents:
+    config = read_saved(folder)
+    try:
+        dense = load_file(folder / "encoder.safetensors", device=device)
+        classifier_file = folder / "classifier.safetensors"
+        rows = load_file(classifier_file, device=device) if classifier_file.exists() else {}
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        log = (folder / "train.jsonl").read_text(encoding="utf-8")
+        fitted = folder / "calibration.json"
+        calibration = json.loads(fitted.read_text(encoding="utf-8")) if fitted.exists() else None
+        fused = folder / "fusing.json"
+        fusing = json.loads(fused.read_text(encoding="utf-8")) if fused.exists() else None
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
+    labels = _read_labels(folder / "labels.jsonl")
+    encoder = load_encoder(config, folder / "encoder")
+    index = indexes.load(folder / "index")
+    tree = index if isinstance(index, TreeIndex) else None
+    # One label: the table is replaced at once by the saved one.
+    network = build_network(config, encoder, 1, device, None if tree is None else tree.tree)
+    if tree is not None and network.tree is not None:
+        # Clusters are saved with the index, which goes by them.
+        for table, clusters in zip(network.tree.tables, tree.clusters, strict=True):
+            table.weight = clusters.to(device)
+    tables = network.tables()
+    for name in _ENCODER_TABLES:
+        if name in tables:
+            tables[name].weight = dense.pop(name)
+    if network.classifiers is not None:
+        network.classifiers.weight = rows["classifiers"]
+    network.load_state_dict(dense)
+    near = folder / "neighbours"
+    neighbours = Neighbours.load(near) if near.is_dir() else None
+    return Contents(
+        config,
+        network,
+        labels,
+        index,
+        neighbours,
+        metrics,
+        log,
+        None if calibration is None else Calibration.from_dict(calibration),
+        None if fusing is None else Fusing.from_dict(fusing),
+    )
+
+
+def _before(folder: Path) -> Path:
+    """Where the old model stands while the new one takes its place."""
+    return folder.with_name(f".{folder.name}-before")
+
+
+def _write(folder: Path, contents: Contents) -> None:
+    network = contents.network
+    (folder / "config.toml").write_text(contents.config.as_toml(), encoding="utf-8")
+    tables = network.tables()
+    dense = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    dense |= {name: tables[name].weight.contiguous() for name in _ENCODER_TABLES if name in tables}
+    save_file(dense, folder / "encoder.safetensors")
+    if "classifiers" in tables:
+        save_file({"classifiers": tables["classifiers"].weight.contiguous()}, folder / "classifier.safetensors")
+    for file in folder.glob("*.safetensors"):
+        # Its library lets the owner alone read them; a service often runs as somebody else.
+        file.chmod(0o644)
+    (folder / "encoder").mkdir()
+    network.encoder.save(folder / "encoder")
+    _write_labels(folder / "labels.jsonl", contents.labels)
+    contents.index.save(folder / "index")
+    if contents.neighbours is not None:
+        contents.neighbours.save(folder / "neighbours")
+    if contents.calibration is not None:
+        (folder / "calibration.json").write_text(contents.calibration.as_json(), encoding="utf-8")
+    if contents.fusing is not None:
+        (folder / "fusing.json").write_text(json.dumps(contents.fusing.as_dict()) + "\n", encoding="utf-8")
+    (folder / "metrics.json").write_text(json.dumps(contents.metrics, indent=2) + "\n", encoding="utf-8")
+    (folder / "train.jsonl").write_text(contents.log, encoding="utf-8")
+    (folder / "MODEL_CARD.md").write_text(_card(contents), encoding="utf-8")
+    manifest = {"format": FORMAT, "files": _hashes(folder)}
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+class _LabelRow(msgspec.Struct):
+    """One line of labels.jsonl."""
+
+    uid: str
+    text: str
+    frequency: int = 0
+    removed: bool = False
+
+
+def _write_labels(file: Path, labels: LabelSet) -> None:
+    encode = msgspec.json.Encoder().encode
+    rows = zip(labels.uids, labels.texts, labels.frequencies.tolist(), labels.removed.tolist(), strict=True)
+    with file.open("wb") as out:
+        out.writelines(encode(_LabelRow(*row)) + b"\n" for row in rows)
+
+
+def _read_labels(file: Path) -> LabelSet:
+    try:
+        rows = msgspec.json.Decoder(_LabelRow).decode_lines(file.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ModelError(f"{file}: the labels cannot be read ({error}); copy the model again") from None
+    return LabelSet(
+        [row.text for row in rows],
+        [row.uid for row in rows],
+        np.array([row.frequency for row in rows], dtype=np.int64),
+        np.array([row.removed for row in rows], dtype=bool),
+    )
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
+    files += sorted(folder.glob("*/manifest.json"))
+    return {str(file.relative_to(folder)): _hash(file) for file in files}
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _check_manifest(folder: Path) -> None:
+    file = folder / "manifest.json"
+    if not file.is_file():
+        raise ModelError(f"{folder}: a model folder must hold manifest.json, but this does not; is it a model?")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+        expected, found_format = dict(manifest["files"]), manifest["format"]
+    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
+        raise ModelError(f"{file}: the manifest cannot be read ({error}); copy the model again") from None
+    if found_format not in _READ:
+        raise ModelError(
+            f"{file}: the model must have format {FORMAT}, but has {found_format}; train or convert it anew"
+        )
+    found = _hashes(folder)
+    for name, wanted in sorted(expected.items()):
+        if found.get(name) != wanted:
+            what = "changed" if name in found else "is missing"
+            raise ModelError(f"{folder / name}: the file {what} since the model was saved; copy the model again")
+    if unnamed := _unnamed(folder, expected):
+        raise ModelError(
+            f"{folder / unnamed[0]}: a part of a model must be one that its manifest names, but this is not; "
+            "remove it, or copy the model again"
+        )
+
+
+def _unnamed(folder: Path, expected: Container[str]) -> list[str]:
+    """What might be read as a part that the model does not have. Others, such as notes of the user, are read by nobody.
+
+    A folder behind a link is not looked into when hashes are made, so it counts too.
+    """
+    entries = [file for file in folder.rglob("*") if file.is_file() or file.is_symlink()]
+    names = sorted(file.relative_to(folder) for file in entries)
+    return [str(name) for name in names if name.parts[0] in _PARTS and str(name) not in expected]
+
+
+def _card(contents: Contents) -> str:
+    config, metrics = contents.config, contents.metrics
+    removed = int(contents.labels.removed.sum())
+    scores = metrics.get("test") or metrics.get("validation") or {}
+    rows = [f"| {name} | {value:.2f} |" for name, value in scores.items() if isinstance(value, float)]
+    table = "\n".join(["| metric | percent |", "|---|---:|", *rows]) if rows else "Not evaluated."
+    return (
+        f"# A unidex model\n\n"
+        f"- recipe: {config.recipe or 'own'}. {config.about}\n"
+        f"- data: {metrics.get('data', {}).get('name', 'not named')}, "
+        f"{metrics.get('data', {}).get('num_train', 0):,} train texts\n"
+        f"- labels: {len(contents.labels) - removed:,}" + (f" ({removed:,} removed)" if removed else "") + "\n"
+        f"- encoder: {config.encoder.kind}; heads: "
+        + ", ".join(name for name in ("dual", "classifier") if getattr(config.heads, name))
+        + f"; index: {'tree' if config.tree.levels else config.predict.index}\n\n## Scores on test\n\n{table}\n"
+        + ("" if contents.calibration is None else _card_of_probabilities(contents.calibration))
+    )
+
+
+def _card_of_probabilities(calibration: Calibration) -> str:
+    measured = calibration.measured
+    rows = [
+        f"| {name} | {threshold.probability:.3f} | {100 * threshold.precision:.1f} | {100 * threshold.recall:.1f} | "
+        f"{100 * threshold.f1:.1f} |"
+        for name, threshold in calibration.thresholds.items()
+    ]
+    table = "\n".join(["| threshold | probability | precision | recall | F1 |", "|---|---:|---:|---:|---:|", *rows])
+    return (
+        "\n## Probabilities\n\n"
+        f"Fitted to the first {measured['num_places']} labels of {measured['num_texts']:,} texts that were kept back. "
+        f"Expected calibration error there: {measured['ece_before']:.3f} before, {measured['ece_after']:.3f} after."
+        + (f"\n\n{table}\n" if rows else "\n")
+    )

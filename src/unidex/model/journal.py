@@ -1,0 +1,325 @@
+"""The journal of label changes: what happened to the labels of a model after its folder was saved.
+
+``changes.jsonl`` stands in the model folder and not in its manifest. Its first line names the manifest that it goes
+with; each further line is one change: ``{"add": [{"uid": ..., "text": ...}, ...]}``, ``{"remove": [uid, ...]}`` or
+``{"rename": {"uid": ..., "text": ...}}``. A line counts when it is whole: what a killed process has left of one is
+dropped. What a change does to a model is not said here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unidex.errors import DataError, ModelError, listed, quoted
+from unidex.storage.locks import WAIT_SECONDS, locked, sync
+
+FILE = "changes.jsonl"
+_TOGETHER = 1024  # labels that are added at once when a journal is read
+Change = Mapping[str, Any]
+
+
+class NamedText(msgspec.Struct, forbid_unknown_fields=True):
+    """A label by the user's own name, and its text."""
+
+    uid: str
+    text: str
+
+
+class _Change(msgspec.Struct, forbid_unknown_fields=True):
+    add: list[NamedText] | msgspec.UnsetType = msgspec.UNSET
+    remove: list[str] | msgspec.UnsetType = msgspec.UNSET
+    rename: NamedText | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Header(msgspec.Struct):
+    model: str
+
+
+def add(texts: list[str], uids: list[str]) -> Change:
+    """The change that adds labels.
+
+    >>> add(["Red shoe"], ["7"])
+    {'add': [{'uid': '7', 'text': 'Red shoe'}]}
+    """
+    return {"add": [{"uid": uid, "text": text} for uid, text in zip(uids, texts, strict=True)]}
+
+
+def parsed(change: Change) -> tuple[list[NamedText], list[str], NamedText | None]:
+    """What a change adds, removes and renames: one of the three.
+
+    >>> parsed({"remove": ["7"]})
+    ([], ['7'], None)
+    >>> parsed({"remove": ["7"], "add": []})
+    Traceback (most recent call last):
+    unidex.errors.DataError: a change must be one of add, remove and rename, but is add, remove
+    """
+    try:
+        found = msgspec.convert(change, _Change)
+    except msgspec.ValidationError as error:
+        raise DataError(f"a change of labels must have the form of one, but: {error}") from None
+    given = {name: getattr(found, name) for name in _Change.__struct_fields__}
+    given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
+    if len(given) != 1:
+        raise DataError(f"a change must be one of add, remove and rename, but is {', '.join(given) or 'none'}")
+    for label in [*given.get("add", []), *([given["rename"]] if "rename" in given else [])]:
+        check_label(label.uid, label.text)
+    return given.get("add", []), given.get("remove", []), given.get("rename")
+
+
+def check(change: Change, known: Container[str]) -> list[str]:
+    """Refuse a change that cannot be done where the labels ``known`` are there; the result is the uids that it adds.
+
+    >>> check({"rename": {"uid": "7", "text": "Shoe"}}, {"8"})
+    Traceback (most recent call last):
+    unidex.errors.DataError: a label must be one of the model's, but it has no label with uid '7'
+    """
+    added, removed, renamed = parsed(change)
+    for uid in [*removed, *([renamed.uid] if renamed else [])]:
+        if uid not in known:
+            raise DataError(unknown_label(uid))
+    uids = [label.uid for label in added]
+    check_new(uids, known)
+    return uids
+
+
+def check_new(uids: Sequence[str], known: Container[str]) -> None:
+    """Refuse uids that labels have already, or that come twice."""
+    seen: set[str] = set()
+    again = []
+    for uid in uids:
+        if uid in known or uid in seen:
+            again.append(uid)
+        seen.add(uid)
+    if again:
+        raise DataError(f"uids of labels must differ, but there is already {listed(again)}")
+
+
+def unknown_label(uid: str) -> str:
+    """What is said of a uid that no label has."""
+    return f"a label must be one of the model's, but it has no label with uid {quoted(uid)}"
+
+
+def check_label(uid: str, text: str) -> None:
+    """Refuse a label that a model could not know: it must have a uid and a text, both of Unicode."""
+    for what, value in (("uid", uid), ("text", text)):
+        if not value.strip():
+            raise DataError(f"a label must have a {what} that holds something, but {quoted(uid or text)} has none")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"the {what} of a label must be Unicode, but has half a character: {value!a}") from None
+
+
+def manifest_hash(folder: Path) -> str:
+    """The sha256 of a folder's manifest, by which a model is known; "" where there is none."""
+    try:
+        return hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+class Journal:
+    """The changes of a model folder: those that are there are read, others are appended.
+
+    A journal goes with the manifest that the folder has now. Where the folder is replaced by another, it has no more
+    changes to read, and none can be appended.
+    """
+
+    def __init__(self, folder: str | Path, *, wait_seconds: float = WAIT_SECONDS) -> None:
+        self.folder = Path(folder)
+        self.file = self.folder / FILE
+        self.model = manifest_hash(self.folder)
+        self._wait_seconds = wait_seconds
+        self._read_to, self._num_lines = 0, 0  # what ``unread`` has given
+        self._known_to = 0  # what this journal has read or written: others may have appended behind it
+        self._seen: tuple[int, ...] = ()
+        self._bad: ModelError | None = None
+
+    @property
+    def version(self) -> str:
+        """The model that the journal goes with: 12 digits of the hash of its manifest."""
+        return self.model[:12]
+
+    def is_current(self) -> bool:
+        """Whether the folder still holds the model that the journal goes with."""
+        return manifest_hash(self.folder) == self.model
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Nobody else appends or replaces the folder meanwhile."""
+        return locked(self.folder, wait_seconds=self._wait_seconds)
+
+    def unread(self) -> list[Change]:
+        """What was appended since the last call, by this process or others; one look at the file where it is nothing.
+
+        Raises:
+            ModelError: a line is not a change; the file and the line are named.
+        """
+        return [change for _, change in self.unread_lines()]
+
+    def unread_lines(self) -> list[tuple[int, Change]]:
+        """As `unread`, with the number of each line."""
+        if self._bad is not None:
+            raise self._bad
+        try:
+            found = self.file.stat()
+        except OSError:
+            seen: tuple[int, ...] = ()
+        else:
+            seen = found.st_ino, found.st_size, found.st_mtime_ns
+        if seen == self._seen or not self.is_current():
+            return []
+        written = self._written_from(self._read_to)
+        # Behind the last line end is what a killed process has left, or what another is about to finish.
+        whole = written[: written.rfind(b"\n") + 1]
+        changes = []
+        for line in whole.splitlines(keepends=True):
+            self._num_lines += 1
+            if self._num_lines == 1:
+                self._check_header(line)
+            else:
+                changes.append((self._num_lines, self._decoded(line)))
+        self._read_to += len(whole)
+        self._known_to = max(self._known_to, self._read_to)
+        self._seen = seen
+        return changes
+
+    def append(self, change: Change) -> None:
+        """Add a change, once it is on the disk; `unread` gives it too.
+
+        It must be one that the model can take after all that was appended before. So read to the end, check and append
+        under the lock, as ``Model.change`` does; where others have appended meanwhile, this refuses.
+
+        Raises:
+            DataError: it is not a change.
+            LockedError: the folder is being changed by another process.
+            ModelError: the folder holds another model by now, or the disk refuses.
+        """
+        parsed(change)
+        if self._bad is not None:
+            raise self._bad
+        line = msgspec.json.encode(change) + b"\n"
+        with self.locked():
+            if not self.is_current():
+                raise ModelError(
+                    f"{self.folder}: the model that labels are changed of must be the one that was loaded "
+                    f"({self.version}), but it was replaced; load the folder again"
+                )
+            if b"\n" in self._written_from(self._known_to):
+                raise ModelError(
+                    f"{self.file}: all changes must be read before another is appended, but others have appended some; "
+                    "read them first, as Model.change does"
+                )
+            self._write(line)
+
+    def together(self, known: Callable[[], Container[str]]) -> Iterator[Change]:
+        """What is unread, each change after it was checked; labels that were added one after the other as one change.
+
+        Args:
+            known: gives the uids of the labels as they are now, with all that was given here before.
+        """
+        added: list[Any] = []
+        uids: set[str] = set()
+        for number, change in self.unread_lines():
+            joins = "add" in change and len(added) + len(change["add"]) <= _TOGETHER
+            if added and not joins:
+                yield {"add": added}
+                added, uids = [], set()
+            try:
+                new = check(change, known())
+                check_new(new, uids)
+            except DataError as error:
+                raise self.refuse(number, error) from None
+            if "add" in change:
+                added += change["add"]
+                uids.update(new)
+            else:
+                yield change
+        if added:
+            yield {"add": added}
+
+    def refuse(self, number: int, error: Exception) -> ModelError:
+        """The error of a line that is not what it must be; nothing behind it is read, and nothing more appended."""
+        self._bad = ModelError(
+            f"{self.file}:{number}: a line must be a change of labels that the model can take, but: {error}; "
+            "copy the model again"
+        )
+        return self._bad
+
+    def _write(self, line: bytes) -> None:
+        if self._known_to == 0:
+            line = msgspec.json.encode(_Header(self.model)) + b"\n" + line
+        try:
+            descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                # What a killed process has left of a line, never acknowledged.
+                os.ftruncate(descriptor, self._known_to)
+                try:
+                    _write_all(descriptor, line, self._known_to)
+                    os.fsync(descriptor)
+                except OSError:
+                    os.ftruncate(descriptor, self._known_to)
+                    raise
+            finally:
+                os.close(descriptor)
+            if self._known_to == 0:
+                sync(self.folder)
+        except OSError as error:
+            raise ModelError(
+                f"{self.file}: a change must be on the disk before it counts, but cannot be written "
+                f"({error.strerror}); nothing was changed"
+            ) from None
+        self._known_to += len(line)
+
+    def _written_from(self, start: int) -> bytes:
+        try:
+            with self.file.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(start)
+                found = file.read()
+        except FileNotFoundError:
+            size, found = 0, b""
+        except OSError as error:
+            raise ModelError(f"{self.file}: the changes of labels cannot be read ({error.strerror})") from None
+        if size < start:
+            raise ModelError(
+                f"{self.file}: changes must only be appended, but {start - size:,} bytes that were there are gone; "
+                "load the folder again"
+            )
+        return found
+
+    def _check_header(self, line: bytes) -> None:
+        try:
+            model = msgspec.json.decode(line, type=_Header).model
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            found = "does not"
+        else:
+            found = f"names {quoted(model[:12])}"
+            if model == self.model:
+                return
+        self._bad = ModelError(
+            f"{self.file}:1: the changes must be of the model in the folder and begin with "
+            f'{{"model": "{self.version}..."}}, but this line {found}; '
+            f"put that model's files back, or remove {FILE} to do without its changes"
+        )
+        raise self._bad
+
+    def _decoded(self, line: bytes) -> Change:
+        try:
+            change: Change = msgspec.json.decode(line, type=dict[str, Any])
+            parsed(change)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, DataError) as error:
+            raise self.refuse(self._num_lines, error) from None
+        return change
+
+
+def _write_all(descriptor: int, line: bytes, start: int) -> None:
+    written = 0
+    while written < len(line):
+        written += os.pwrite(descriptor, line[written:], start + written)

@@ -1,0 +1,1 @@
+"""Parameters: the network, row tables, heads, classifier parts, label tree and how they are initialised."""

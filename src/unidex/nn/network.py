@@ -1,0 +1,242 @@
+"""The network: an encoder or two, the heads and the classifiers, for training and for search.
+
+Shapes: N texts or labels, D dimensions of a head.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unidex.distributed import ALONE, Processes
+from unidex.index.tree import TreeIndex
+from unidex.nn.classifier_parts import ClassifierParts
+from unidex.nn.heads import ClassifierHead, DualHead
+from unidex.nn.row_table import RowTable, Touched
+from unidex.nn.tree_heads import TreeHeads
+
+# Vectors are made in blocks of so many texts, so that memory does not grow with their number.
+BLOCK = 4096
+
+
+class Prepared(Protocol):
+    """Texts in the form an encoder reads, made once: sparse rows or token ids. Rows are taken by an array of ids."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of texts first."""
+
+    def __getitem__(self, rows: Any) -> Any: ...
+
+
+class Encoder(Protocol):
+    """Texts -> vectors. Texts and labels share it."""
+
+    dim: int
+
+    def prepare(self, texts: Any) -> Any:
+        """Texts in the form that ``__call__`` takes rows of."""
+
+    def stack(self, parts: list[Any]) -> Any:
+        """Prepared texts one after the other."""
+
+    def __call__(
+        self, prepared: Any, touched: list[Touched] | None = None, rng: np.random.Generator | None = None
+    ) -> Tensor:
+        """Vectors of prepared texts; with ``touched``, for training: rows of tables that were used are noted there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Vectors of both heads; None for a head that the network does not have.
+
+    Attributes:
+        levels: of texts, what meets the clusters of a label tree, level by level side by side; None without a tree.
+    """
+
+    dual: Tensor | None
+    classifier: Tensor | None
+    levels: Tensor | None = None
+
+    def joined(self, fusion: float | None = None, bonus_N: Tensor | None = None) -> Tensor:
+        """Both side by side; with ``fusion`` w, as label vectors [w dual ; (1 - w) classifier].
+
+        The inner product of a text's vectors with a label's is then w cos(dual) + (1 - w) cos(classifier), so that one
+        index serves both heads, and either alone when the other's part of the text is 0. A ``bonus`` is one number
+        more a label, that a text with a 1 there gets as it is.
+        """
+        parts = [part for part in (self.dual, self.classifier) if part is not None]
+        if fusion is not None and len(parts) == 2:
+            parts = [parts[0] * fusion, parts[1] * (1 - fusion)]
+        if bonus_N is not None:
+            parts.append(bonus_N.to(parts[0])[:, None])
+        if self.levels is not None:
+            parts.append(self.levels)
+        return torch.cat(parts, dim=1)
+
+
+class Network(nn.Module):
+    """Encoder, heads, classifiers and temperatures.
+
+    Attributes:
+        encoder: of the dual encoder, and of the classifier unless that has its own.
+        classifier_encoder: the classifier's own, which reads what ``encoder`` has prepared; None where both share one.
+        tree: the clusters of labels that a search goes by; None where it does not.
+        parts: what makes classifiers of the vectors of words too, while they are trained; None for plain classifiers.
+    """
+
+    # Encoders that are Modules: attributes of modules have no types of their own.
+    encoder: Any
+    classifier_encoder: Any
+    parts: ClassifierParts | None
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        dual: DualHead | None,
+        classifier: ClassifierHead | None,
+        classifiers: RowTable | None,
+        *,
+        temperature: float,
+        classifier_temperature: float | None = None,
+        learn_temperature: bool = False,
+        classifier_encoder: nn.Module | None = None,
+        tree: TreeHeads | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.classifier_encoder = classifier_encoder
+        self.dual = dual
+        self.classifier = classifier
+        self.classifiers = classifiers
+        self.tree = tree
+        self.parts = None
+        # Learned as a logarithm: it stays positive, and a step changes it by a share of itself.
+        scales = torch.tensor([-math.log(temperature), -math.log(classifier_temperature or temperature)])
+        self.log_scales = nn.Parameter(scales, requires_grad=learn_temperature)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network lives."""
+        return self.log_scales.device
+
+    def tables(self) -> dict[str, RowTable]:
+        """The row tables by name."""
+        found = {
+            "classifiers": self.classifiers,
+            "features": getattr(self.encoder, "table", None),
+            "classifier_features": getattr(self.classifier_encoder, "table", None),
+        }
+        tables = {name: table for name, table in found.items() if table is not None}
+        clusters = [] if self.tree is None else self.tree.tables
+        return tables | {f"clusters_{level}": table for level, table in enumerate(clusters)}
+
+    def gather_classifiers(self, ids_U: Tensor, touched: list[Touched]) -> Tensor:
+        """Classifiers of these labels, for a step: the rows that get a gradient are noted in ``touched``."""
+        assert self.classifiers is not None
+        if self.parts is not None and not self.parts.needs(self.classifiers):
+            return self._of_parts(ids_U, None, touched)
+        rows = self.classifiers.gather(ids_U)
+        touched.append(Touched(self.classifiers, ids_U, rows))
+        return rows if self.parts is None else self._of_parts(ids_U, rows, touched)
+
+    def _of_parts(self, ids_U: Tensor, own_UD: Tensor | None, touched: list[Touched] | None = None) -> Tensor:
+        assert self.parts is not None
+        classifiers: Tensor = self.parts(ids_U, own_UD, self.encoder.table, touched)
+        return classifiers
+
+    @torch.no_grad()
+    def all_classifiers(self) -> Tensor:
+        """Classifiers of all labels as they are now; those that are made of parts are made block by block."""
+        assert self.classifiers is not None
+        weight = self.classifiers.weight
+        return weight if self.parts is None else self._make_classifiers(torch.empty_like(weight))
+
+    @torch.no_grad()
+    def _make_classifiers(self, into_LD: Tensor) -> Tensor:
+        assert self.classifiers is not None
+        for start in range(0, len(into_LD), BLOCK):
+            ids = torch.arange(start, min(start + BLOCK, len(into_LD)), device=self.device)
+            into_LD[start : start + BLOCK] = self._of_parts(ids, self.classifiers.weight[start : start + BLOCK])
+        return into_LD
+
+    def fold(self) -> None:
+        """Let classifiers that are made of parts be plain ones from now on: what is behind training knows no parts."""
+        if self.parts is not None and self.classifiers is not None:
+            self.eval()
+            # In place: a table in a file may be larger than memory.
+            self._make_classifiers(self.classifiers.weight)
+            self.parts = None
+
+    @torch.no_grad()
+    def encode(self, prepared: Any) -> Tensor:
+        """Encoder vectors of prepared texts, without a graph; the dual encoder's where the heads do not share one."""
+        return self.encoded_by(self.encoder, prepared)
+
+    def encoded_by(self, encoder: Any, prepared: Any) -> Tensor:
+        """Vectors of prepared texts by one of the network's encoders, block by block."""
+        num_texts = prepared.shape[0]
+        if num_texts == 0:
+            return torch.empty(0, encoder.dim, device=self.device)
+        if num_texts <= BLOCK:
+            # Whole as it is: the rows of a sparse matrix are copied where some are taken.
+            vectors: Tensor = encoder(prepared)
+            return vectors
+        return torch.cat([encoder(prepared[start : start + BLOCK]) for start in range(0, num_texts, BLOCK)])
+
+    def with_levels(
+        self, prepared: Any, touched: list[Touched] | None = None, rng: np.random.Generator | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Encoder vectors of prepared texts, and what meets the clusters of each level of the tree."""
+        assert self.tree is not None
+        if self.tree.layers:
+            encoded, read = self.encoder.at_layers(prepared, self.tree.layers)
+        else:
+            encoded = self.encoder(prepared, touched, rng)
+            read = [encoded] * len(self.tree.tables)
+        return encoded, self.tree(read)
+
+    @torch.no_grad()
+    def _tree_vectors(self, prepared: Any) -> Vectors:
+        assert self.tree is not None
+        assert self.classifier is not None
+        found: list[tuple[Tensor, Tensor]] = []
+        for start in range(0, max(1, prepared.shape[0]), BLOCK):
+            encoded, read = self.with_levels(prepared[start : start + BLOCK])
+            found.append((self.classifier.as_searched(self.classifier(encoded)), torch.cat(read, dim=1)))
+        classifier, levels = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return Vectors(None, classifier, levels)
+
+    @torch.no_grad()
+    def text_vectors(self, prepared: Any, processes: Processes = ALONE) -> Vectors:
+        """Vectors of texts as they are searched; of several processes, each encodes a part and all get the whole."""
+        if processes.size > 1:
+            own = self.text_vectors(prepared[processes.part(prepared.shape[0])])
+            return Vectors(*(None if part is None else processes.gather(part) for part in (own.dual, own.classifier)))
+        if self.tree is not None:
+            return self._tree_vectors(prepared)
+        encoded = self.encode(prepared)
+        dual = None if self.dual is None else self.dual(encoded)
+        if self.classifier_encoder is not None:
+            encoded = self.encoded_by(self.classifier_encoder, prepared)
+        classifier = None if self.classifier is None else self.classifier.as_searched(self.classifier(encoded))
+        return Vectors(dual, classifier)
+
+    def tree_index(self, prepared_labels: Any) -> TreeIndex:
+        """An index that finds labels by way of the tree, as both are now."""
+        assert self.tree is not None
+        return self.tree.index(self.label_vectors(prepared_labels).joined(), float(self.log_scales[1].detach().exp()))
+
+    @torch.no_grad()
+    def label_vectors(self, prepared: Any) -> Vectors:
+        """Vectors of labels as they are searched; ``prepared`` are the texts of those that this network has."""
+        dual = None if self.dual is None else self.dual(self.encode(prepared))
+        classifier = None
+        if self.classifiers is not None and self.classifier is not None:
+            classifier = self.classifier.as_searched(self.all_classifiers())
+        return Vectors(dual, classifier)

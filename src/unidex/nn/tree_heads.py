@@ -1,0 +1,74 @@
+"""The heads of a label tree: what each level reads of a text, and one vector a cluster.
+
+Shapes: B texts, C clusters of a level, D numbers that a level reads.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from unidex.config.tree import Tree, at_level
+from unidex.index.tree import TreeIndex
+from unidex.nn.label_tree import LabelTree
+from unidex.nn.row_table import RowTable
+from unidex.nn.spectral import SpectralLinear
+
+
+class TreeHeads(nn.Module):
+    """For each level a meta-classifier: perhaps x + gelu(W x + b) with W of spectral norm 1; dropout; cluster vectors.
+
+    With a bias a 1 stands behind what a level reads, and the last number of a cluster's vector is its bias.
+
+    Args:
+        shape: which labels and clusters are in which.
+        settings: the section [tree] of a recipe.
+        dim: dimension of the encoder's vectors.
+        bias: whether clusters have one.
+
+    Attributes:
+        layers: for each level the layers of the encoder it reads; empty where every level reads the encoder's vector.
+        tables: for each level a vector a cluster, C x D, or one number more with a bias; they begin at 0.
+        learns: whether anything of it does.
+
+    References: InceptionXML (arXiv 2109.07319), section 4; CascadeXML (arXiv 2211.00640).
+    """
+
+    def __init__(self, shape: LabelTree, settings: Tree, dim: int, *, bias: bool) -> None:
+        super().__init__()
+        self.shape, self.settings, self.bias = shape, settings, bias
+        self.layers = [settings.layers[level] for level in shape.levels] if settings.layers else []
+        self.learns = settings.losses != "labels"
+        dims = [dim * len(layers) for layers in self.layers] or [dim] * len(shape.levels)
+        self.residual = nn.ModuleList(SpectralLinear(torch.eye(size)) for size in dims if settings.residual)
+        self.dropout = nn.ModuleList(nn.Dropout(at_level(settings.dropout, level)) for level in shape.levels)
+        pairs = zip(shape.num_clusters, dims, strict=True)
+        self.tables = [RowTable(torch.zeros(count, size + bias)) for count, size in pairs]
+        # What does not learn is not moved by anything, the estimate of a spectral norm included.
+        self.requires_grad_(self.learns)
+
+    def train(self, mode: bool = True) -> Self:
+        """As any module; heads that do not learn make shortlists without dropout."""
+        return super().train(mode and self.learns)
+
+    def forward(self, read: list[Tensor]) -> list[Tensor]:
+        """What each level reads -> what meets its clusters."""
+        found = []
+        for number, vectors in enumerate(read):
+            if len(self.residual):
+                vectors = vectors + nn.functional.gelu(self.residual[number](vectors))
+            dropped: Tensor = self.dropout[number](vectors)
+            found.append(nn.functional.pad(dropped, (0, 1), value=1.0) if self.bias else dropped)
+        return found
+
+    def index(self, vectors_LD: Tensor, scale: float) -> TreeIndex:
+        """An index that finds labels by way of the clusters as they are now."""
+        return TreeIndex.over(
+            vectors_LD,
+            tree=self.shape,
+            clusters=[table.weight for table in self.tables],
+            beam=[at_level(self.settings.search_beam, level) for level in self.shape.levels],
+            scale=scale,
+        )

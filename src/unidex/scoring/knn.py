@@ -1,0 +1,342 @@
+"""The neighbours part: the labels of the train texts that are nearest to a text add to its score.
+
+It knows nothing of encoders: it takes vectors as they are searched, those of train texts fused like those of labels.
+How the nearest texts are found lives in ``nearest``.
+
+Shapes: B texts to be scored, T train texts, L labels, D dimensions, K places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from unidex.data.dataset import canonical
+from unidex.errors import ModelError
+from unidex.index.base import load_array, read_manifest, saved_folder
+from unidex.scoring.label_texts import LabelTexts
+from unidex.scoring.nearest_texts import NearestTexts
+from unidex.scoring.snippets import KeptTexts
+from unidex.topk import TopK
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MAPPED_ABOVE = 1 << 24  # pairs; fewer are read into memory
+# Train texts of one label that a text is compared with, beside those among so many nearest of all.
+COMPARED, AMONG_NEAREST = 1 << 9, 256
+
+
+class Neighbours:
+    """Train texts that can be searched, their labels, and perhaps their first characters.
+
+    Formula, with n over the nearest train texts of a text x and y the targets of their labels::
+
+        score(x, l) = sum_n p_n y_nl        p = softmax over n of <x, n> / temperature
+
+    A score lies between 0 and the highest target. A train text without labels takes its share p_n and gives nothing.
+
+    >>> vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]], dtype=np.float32)
+    >>> labels = sparse.csr_array(np.array([[1, 0], [0, 1], [1, 1]]))
+    >>> part = Neighbours.of(vectors, labels, num_neighbours=2, temperature=0.5)
+    >>> query = np.array([[1.0, 0.0]], dtype=np.float32)
+    >>> part.nearest(query).ids.tolist()
+    [[0, 2]]
+    >>> part.label_scores(query).toarray().round(3).tolist()  # p = softmax([1 / 0.5, 0.8 / 0.5])
+    [[1.0, 0.4009999930858612]]
+    """
+
+    def __init__(
+        self,
+        texts: NearestTexts,
+        positives: sparse.csr_array,
+        num_neighbours: int,
+        temperature: float,
+        kept: KeptTexts | None = None,
+    ) -> None:
+        self._texts = texts
+        self._positives = positives
+        self._label_texts: LabelTexts | None = None
+        self.kept = kept
+        self.num_neighbours = num_neighbours
+        self.temperature = temperature
+
+    @classmethod
+    def of(
+        cls,
+        vectors_TD: NDArray[np.floating[Any]] | Tensor,
+        positives: sparse.csr_array,
+        *,
+        num_neighbours: int = 32,
+        temperature: float = 0.05,
+        kept: KeptTexts | None = None,
+    ) -> Self:
+        """The part over train texts.
+
+        Args:
+            vectors_TD: their vectors, joined and weighted like those of labels.
+            positives: T x L, their targets.
+            num_neighbours: how many of them speak for a text.
+            temperature: how far beyond the nearest the others count; similarities are divided by it.
+            kept: the beginnings of the texts, where they are to be shown.
+        """
+        _check_settings(num_neighbours, temperature)
+        texts = NearestTexts.of(vectors_TD)
+        if kept is not None and len(kept) != len(texts):
+            raise ValueError(f"kept texts must be one a train text ({len(texts)}), but are {len(kept)}")
+        return cls(texts, _checked_positives(positives, len(texts), None), num_neighbours, temperature, kept)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The part that ``save`` wrote; many pairs are mapped, not read."""
+        folder = Path(folder)
+        manifest = read_manifest(folder, "neighbours")
+        try:
+            settings = dict(manifest["settings"])
+            num_labels, num_pairs = int(settings["num_labels"]), int(settings["num_pairs"])
+            has_targets = bool(settings["has_targets"])
+            num_neighbours, temperature = int(settings["num_neighbours"]), float(settings["temperature"])
+            keep_texts = int(settings.get("keep_texts", 0))
+            _check_settings(num_neighbours, temperature)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(
+                f"{folder} is not a whole part of neighbours ({type(error).__name__}: {error}); build it again"
+            ) from None
+        num_texts = manifest["num_ids"]
+        mapped = num_pairs > MAPPED_ABOVE
+        starts = load_array(folder / "starts.npy", (num_texts + 1,))
+        labels = load_array(folder / "labels.npy", (num_pairs,), mapped=mapped)
+        _check_pairs(folder, starts, labels, num_labels)
+        if has_targets:
+            targets = load_array(folder / "targets.npy", (num_pairs,), mapped=mapped)
+            if targets.dtype != np.float32 or not np.isfinite(targets).all():
+                raise ModelError(f"{folder / 'targets.npy'} must hold finite float32, but does not; build it again")
+        else:
+            targets = np.ones(num_pairs, dtype=np.float32)
+        positives = sparse.csr_array((targets, labels, starts), shape=(num_texts, num_labels))
+        texts = NearestTexts.read(folder, num_texts, manifest["dim"])
+        kept = KeptTexts.read(folder, num_texts, keep_texts) if keep_texts > 0 else None
+        return cls(texts, positives, num_neighbours, temperature, kept)
+
+    def save(self, folder: Path) -> None:
+        """Write ``manifest.json``, vectors, pairs (``targets.npy`` only where some are not 1), and texts if kept."""
+        pairs = self._positives
+        has_targets = bool((pairs.data != 1).any())
+        settings = {
+            "num_neighbours": self.num_neighbours,
+            "temperature": self.temperature,
+            "num_labels": self.num_labels,
+            "num_pairs": int(pairs.nnz),
+            "has_targets": has_targets,
+            "keep_texts": 0 if self.kept is None else self.kept.most,
+        }
+        manifest = {"kind": "neighbours", "num_ids": self.num_texts, "dim": self.dim, "settings": settings}
+        with saved_folder(folder, manifest) as new:
+            self._texts.write(new)
+            if self.kept is not None:
+                self.kept.write(new)
+            np.save(new / "starts.npy", pairs.indptr)
+            np.save(new / "labels.npy", pairs.indices)
+            if has_targets:
+                np.save(new / "targets.npy", pairs.data)
+
+    @property
+    def num_texts(self) -> int:
+        """Number of train texts."""
+        return len(self._texts)
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels, those without a train text included."""
+        return int(self._positives.shape[1])
+
+    @property
+    def dim(self) -> int:
+        """Numbers a vector."""
+        return self._texts.dim
+
+    @property
+    def positives(self) -> sparse.csr_array:
+        """T x L, the targets of the train texts."""
+        return self._positives
+
+    def vectors(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """The vectors of train texts, one a row."""
+        return self._texts.vectors(ids)
+
+    def search(self, queries_BD: NDArray[np.floating[Any]] | Tensor, k: int) -> TopK:
+        """The k nearest train texts of each vector, with their similarities."""
+        return self._texts.search(queries_BD, k)
+
+    def nearest(self, queries_BD: NDArray[np.floating[Any]] | Tensor, *, excluded: ArrayLike | None = None) -> TopK:
+        """The nearest train texts of each text, with their similarities.
+
+        Args:
+            queries_BD: one vector a text.
+            excluded: B, the id of the one train text that may not be among them, -1 for none. A train text that is
+                scored is its own nearest, which says nothing of a text that was never seen: name it here.
+        """
+        if excluded is None:
+            return self._texts.search(queries_BD, self.num_neighbours)
+        without_B = np.asarray(excluded, dtype=np.int64)
+        if without_B.shape != (len(queries_BD),):
+            raise ValueError(f"excluded must be one id a text ({len(queries_BD)}), but has shape {without_B.shape}")
+        found = self._texts.search(queries_BD, self.num_neighbours + 1)
+        hidden_BK = (found.ids == without_B[:, None]) & (found.ids >= 0)
+        return TopK.rank(found.ids, np.where(hidden_BK, -np.inf, found.scores)).first(self.num_neighbours)
+
+    def label_scores(
+        self,
+        queries_BD: NDArray[np.floating[Any]] | Tensor,
+        *,
+        excluded: ArrayLike | None = None,
+        hidden_L: NDArray[np.bool_] | None = None,
+    ) -> sparse.csr_array:
+        """B x L, the formula of the class; only the labels of the nearest are stored, in ascending order.
+
+        Args:
+            queries_BD: one vector a text.
+            excluded: as for ``nearest``.
+            hidden_L: labels that get no score (removed, forbidden), as ``index.base.hidden_labels`` gives them.
+        """
+        near = self.nearest(queries_BD, excluded=excluded)
+        shares_BK = softmax_shares(near.scores, self.temperature)
+        # A share that underflows to 0 stays out, and so does padding.
+        kept_BK = shares_BK > 0
+        starts = np.concatenate([[0], np.cumsum(kept_BK.sum(axis=1))]).astype(np.int32)
+        chosen = near.ids[kept_BK].astype(np.int32)
+        shares_BT = sparse.csr_array((shares_BK[kept_BK], chosen, starts), shape=(len(near), self.num_texts))
+        scores_BL: sparse.csr_array = shares_BT @ self._positives
+        if hidden_L is not None:
+            scores_BL = _without_columns(scores_BL, hidden_L)
+        scores_BL.sort_indices()
+        return scores_BL
+
+    def label_texts(self) -> LabelTexts:
+        """The train texts of each label; worked out when first asked for."""
+        if self._label_texts is None:
+            self._label_texts = LabelTexts(self._positives)
+        return self._label_texts
+
+    def nearest_with(self, labels: Sequence[int], query_D: NDArray[np.float32], k: int) -> list[TopK]:
+        """For each label, the nearest train texts of one text among those that have it, with their similarities.
+
+        A text is compared with all of them where they are up to ``COMPARED``. Of more, with those that are among its
+        ``AMONG_NEAREST`` nearest of all, and with so many others, evenly spread.
+        """
+        of_labels = [self.label_texts().of(label) for label in labels]
+        near = np.empty(0, dtype=np.int64)
+        if any(len(own) > COMPARED for own in of_labels):
+            near = self._texts.search(query_D[None], AMONG_NEAREST).ids[0]
+        found = []
+        for own in of_labels:
+            if len(own) > COMPARED:
+                spread = own[np.linspace(0, len(own) - 1, COMPARED).astype(np.int64)]
+                own = np.union1d(spread, near[np.isin(near, own)])
+            found.append(TopK.rank(own[None], self._texts.similarities(query_D, own)[None]).first(k))
+        return found
+
+    def add(
+        self,
+        vectors: NDArray[np.floating[Any]] | Tensor,
+        positives: sparse.csr_array,
+        texts: Sequence[str] | None = None,
+    ) -> NDArray[np.int64]:
+        """Append train texts with their labels, without training; the result is their ids.
+
+        Where texts are kept, their beginnings are too; a text that is not given is kept as an empty one.
+        """
+        if texts is not None and len(texts) != len(vectors):
+            raise ValueError(f"texts must be one a vector ({len(vectors)}), but are {len(texts)}")
+        pairs = _checked_positives(positives, len(vectors), self.num_labels)
+        ids = self._texts.add(vectors)
+        self._positives = sparse.csr_array(sparse.vstack([self._positives, pairs], format="csr"))
+        self._label_texts = None
+        if self.kept is not None:
+            self.kept.add([""] * len(ids) if texts is None else texts)
+        return ids
+
+    def join(self, ids: NDArray[np.int64], positives: sparse.csr_array) -> None:
+        """Give train texts further labels: one row of positives each; a target that is there already stays."""
+        pairs = _checked_positives(positives, len(ids), self.num_labels)
+        ones = np.ones(len(ids), dtype=np.float32)
+        spread = sparse.csr_array((ones, (ids, np.arange(len(ids)))), shape=(self.num_texts, len(ids)))
+        further = sparse.csr_array(spread @ pairs)
+        self._positives = _checked_positives(self._positives.maximum(further), self.num_texts, self.num_labels)
+        self._label_texts = None
+
+    def grow(self, num_labels: int) -> None:
+        """Make room for labels that were added; they have no train texts yet."""
+        if num_labels < self.num_labels:
+            raise ValueError(f"the number of labels must be at least {self.num_labels}, but is {num_labels}")
+        pairs = self._positives
+        self._positives = sparse.csr_array((pairs.data, pairs.indices, pairs.indptr), (self.num_texts, num_labels))
+
+
+def softmax_shares(scores_BK: NDArray[np.float32], temperature: float) -> NDArray[np.float32]:
+    """The softmax of score / temperature over a row; an empty place (-inf) has 0, and so has an empty row.
+
+    Formula, with m the highest score of the row::
+
+        p_k = exp((s_k - m) / temperature) / sum_j exp((s_j - m) / temperature)
+
+    Shapes: scores_BK [B, K], result [B, K].
+
+    >>> softmax_shares(np.array([[0.5, 0.5, -np.inf], [-np.inf] * 3], dtype=np.float32), 0.05).tolist()
+    [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
+    """
+    highest_B1 = scores_BK.max(axis=1, keepdims=True, initial=-np.inf)
+    powers_BK = np.exp((scores_BK - np.where(np.isneginf(highest_B1), 0, highest_B1)) / np.float32(temperature))
+    totals_B1 = powers_BK.sum(axis=1, keepdims=True)
+    shares_BK: NDArray[np.float32] = (powers_BK / np.where(totals_B1 == 0, 1, totals_B1)).astype(np.float32)
+    return shares_BK
+
+
+def _check_settings(num_neighbours: int, temperature: float) -> None:
+    if num_neighbours < 1:
+        raise ValueError(f"num_neighbours must be at least 1, but is {num_neighbours}")
+    if not (np.isfinite(temperature) and temperature > 0):
+        raise ValueError(f"temperature must be > 0, but is {temperature}; typical values are 0.02-0.1")
+
+
+def _checked_positives(positives: sparse.csr_array, num_texts: int, num_labels: int | None) -> sparse.csr_array:
+    """Targets as float32 with sorted int32 columns; refused where rows or columns do not fit."""
+    if positives.shape[0] != num_texts:
+        raise ValueError(f"positives must have one row a train text ({num_texts}), but have {positives.shape[0]}")
+    if num_labels is not None and positives.shape[1] != num_labels:
+        raise ValueError(
+            f"positives must have one column a label ({num_labels}), but have {positives.shape[1]}; "
+            "grow the part first where labels were added"
+        )
+    pairs = canonical(positives, np.float32)
+    if not np.isfinite(pairs.data).all():
+        raise ValueError("targets must be finite numbers, but some are not")
+    # int32 columns: scipy widens them by itself where there are more pairs than int32 counts.
+    arrays = (pairs.data, pairs.indices.astype(np.int32), pairs.indptr.astype(_index_type(pairs.nnz)))
+    return sparse.csr_array(arrays, shape=pairs.shape)
+
+
+def _index_type(num_pairs: int) -> type[np.signedinteger[Any]]:
+    return np.int32 if num_pairs <= np.iinfo(np.int32).max else np.int64
+
+
+def _check_pairs(folder: Path, starts: NDArray[Any], labels: NDArray[Any], num_labels: int) -> None:
+    whole = np.issubdtype(starts.dtype, np.signedinteger) and np.issubdtype(labels.dtype, np.signedinteger)
+    fits = whole and starts[0] == 0 and starts[-1] == len(labels) and bool((np.diff(starts) >= 0).all())
+    if not fits or (len(labels) and (labels.min() < 0 or labels.max() >= num_labels)):
+        raise ModelError(
+            f"{folder} must hold pairs of texts and labels below {num_labels}, but does not; build it again"
+        )
+
+
+def _without_columns(scores_BL: sparse.csr_array, hidden_L: NDArray[np.bool_]) -> sparse.csr_array:
+    if hidden_L.shape != (scores_BL.shape[1],):
+        raise ValueError(f"hidden labels must be one mark a label ({scores_BL.shape[1]}), but have {hidden_L.shape}")
+    kept = ~hidden_L[scores_BL.indices]
+    starts = np.concatenate([[0], np.cumsum(kept)])[scores_BL.indptr]
+    return sparse.csr_array((scores_BL.data[kept], scores_BL.indices[kept], starts), shape=scores_BL.shape)

@@ -1,0 +1,66 @@
+"""Scores of a network on texts whose labels are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.data.dataset import Dataset, Split
+from unidex.distributed import ALONE, Processes
+from unidex.errors import ConfigError
+from unidex.index.shards import search_shards
+from unidex.metrics.evaluation import Evaluation, places_needed
+from unidex.nn.network import Network
+from unidex.topk import TopK
+
+PLACES = 5
+
+
+def score_network(
+    network: Network,
+    texts: Any,
+    labels: Any,
+    dataset: Dataset,
+    split: Split,
+    fusion: float,
+    processes: Processes = ALONE,
+    *,
+    forbidden: NDArray[np.int64] | None = None,
+) -> dict[str, float]:
+    """Metrics of a network on prepared texts of a split, by exact search, or by the label tree where there is one.
+
+    ``labels`` are the prepared ones of this process.
+    """
+    queries = network.text_vectors(texts, processes).joined()
+    if network.tree is not None:
+        found = network.tree_index(labels).search(queries, places_needed(split, PLACES), forbidden=forbidden)
+        return metrics_of(found, dataset, split)
+    vectors = network.label_vectors(labels).joined(fusion)
+    first = processes.shard(dataset.num_labels).start
+    return metrics_of(
+        search_shards(queries, vectors, places_needed(split, PLACES), first, processes, forbidden=forbidden),
+        dataset,
+        split,
+    )
+
+
+def metric_value(metrics: dict[str, float], wanted: str) -> float:
+    """The value of a metric, or the sum of several joined by "+".
+
+    >>> metric_value({"P@1": 50.0, "PSP@1": 30.0}, "P@1+PSP@1")
+    80.0
+    """
+    names = [name.strip() for name in wanted.split("+")]
+    unknown = [name for name in names if name not in metrics]
+    if unknown:
+        raise ConfigError(f"train.metric must be of {', '.join(metrics)}, joined by +, but has {unknown[0]!r}")
+    return sum(metrics[name] for name in names)
+
+
+def metrics_of(found: TopK, dataset: Dataset, split: Split) -> dict[str, float]:
+    """Metrics of what was found for a split."""
+    evaluation = Evaluation(dataset.label_frequencies(), len(dataset.train), dataset.propensity)
+    evaluation.add(found.first(places_needed(split, PLACES)), split.positives, split.filter_pairs)
+    return evaluation.results()

@@ -1,0 +1,122 @@
+"""Classifiers made of parts, for a run: what cannot have them, and the words and the label graph they are made of."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unidex.augment.walks import walks_by
+from unidex.config import Augment, Config
+from unidex.data.dataset import Dataset
+from unidex.distributed import Processes
+from unidex.errors import ConfigError
+from unidex.nn.assembly import encoders_apart
+from unidex.nn.classifier_parts import FREE, GRAPH, TEXT, ClassifierParts, normalised_graph, scaled_rows, text_rows
+from unidex.nn.network import Network
+from unidex.training.training_set import TrainingSet
+
+logger = logging.getLogger(__name__)
+
+_GRAPH = 11  # part of a seed: what else draws from the seed of a run has other numbers
+
+
+def has_parts(config: Config) -> bool:
+    """Whether classifiers are made of more than free vectors."""
+    return config.heads.classifier and config.heads.classifier_parts != [FREE]
+
+
+def check_parts(stages: Iterable[Config], dataset: Dataset, processes: Processes) -> None:
+    """Refuse parts of classifiers where they cannot be trained, before anything is."""
+    for config in stages:
+        if has_parts(config):
+            _check(config, dataset, processes)
+
+
+def _check(config: Config, dataset: Dataset, processes: Processes) -> None:
+    named = config.heads.classifier_parts
+    if len(set(named)) < len(named):
+        raise ConfigError(f"heads.classifier_parts must name a part once, but is {named}; leave one out")
+    unfit = None
+    if config.encoder.kind == "transformer":
+        unfit = "encoder.kind = 'transformer', which has no vectors of words"
+    elif config.train.freeze_encoder:
+        unfit = "train.freeze_encoder = true; train.lr_encoder=0 leaves the vectors of words as they are"
+    elif encoders_apart(config):
+        unfit = "heads.shared_encoder = false"
+    elif processes.size > 1:
+        unfit = f"{processes.size} processes"
+    elif not dataset.labels.texts.num_bytes:
+        unfit = f"a data set ({dataset.name}) whose label texts are all empty"
+    if unfit is not None:
+        raise ConfigError(
+            "classifiers of parts (heads.classifier_parts) are made of the vectors of words that texts are read by, on "
+            f"one process, but this run has {unfit}; change that or set heads.classifier_parts=['free']"
+        )
+
+
+def make_parts(
+    network: Network,
+    config: Config,
+    data: TrainingSet,
+    positives: sparse.csr_array,
+    rows: NDArray[np.int64] | None,
+    seed: int,
+) -> ClassifierParts | None:
+    """The parts of a network's classifiers before training, or None where those are free vectors alone.
+
+    Args:
+        network: whose classifiers they are. The caller seeds torch.
+        config: the recipe, or that of a stage.
+        data: what it is trained on, labels or clusters of them.
+        positives: train texts x labels, of which the label graph is made; that of clusters is made of theirs.
+        rows: the train texts that are trained on, or None for all.
+        seed: of the walks.
+    """
+    if not has_parts(config):
+        return None
+    assert network.classifier is not None
+    assert network.classifiers is not None
+    heads, table = config.heads, network.encoder.table
+    words_LW = _scaled(config, data.labels, table.num_rows)
+    words: dict[str, sparse.csr_array] = {}
+    if TEXT in heads.classifier_parts:
+        words[TEXT] = words_LW
+    if GRAPH in heads.classifier_parts:
+        if config.train.surrogate:
+            positives = data.positives
+        elif rows is not None:
+            positives = positives[rows]
+        # Sums of vectors are linear: words of neighbours, weighed once, cost a step what a longer text costs.
+        words[GRAPH] = sparse.csr_array(label_graph(positives, config.augment, seed) @ words_LW)
+        own, all_told = (part.nnz / max(1, part.shape[0]) for part in (words_LW, words[GRAPH]))
+        logger.info("label graph: %.1f words a label, %.1f with those of its neighbours", own, all_told)
+    parts = ClassifierParts(
+        words,
+        free=FREE in heads.classifier_parts,
+        dim_words=table.dim,
+        dim=network.classifiers.dim - network.classifier.bias,
+        joined=heads.combine_parts,
+        dropout=config.encoder.layer_dropout,
+        projection=heads.projection,
+    )
+    return parts.to(network.device)
+
+
+def words_of_labels(config: Config, encoder: Any, labels: Any) -> sparse.csr_array | None:
+    """How much each word counts for each label, where classifiers are made of words; else None."""
+    return _scaled(config, labels, encoder.table.num_rows) if has_parts(config) else None
+
+
+def _scaled(config: Config, labels: Any, num_words: int) -> sparse.csr_array:
+    # Rows of length 1 for a bag, as those of its texts; means of words for inception.
+    return scaled_rows(text_rows(labels, num_words), 2 if config.encoder.kind == "bag" else 1)
+
+
+def label_graph(positives: sparse.csr_array, settings: Augment, seed: int) -> sparse.csr_array:
+    """Which labels come together, by random walks, as a graph whose rows and columns are evened out; L x L."""
+    return normalised_graph(walks_by(settings, positives, np.random.default_rng([seed, _GRAPH])))

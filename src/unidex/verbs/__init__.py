@@ -1,0 +1,1 @@
+"""What the command line and the service call: one function per verb, plain values in and out."""

@@ -1,0 +1,160 @@
+"""What was measured of a finished run: ``NAME.run.json`` beside its model folder ``NAME``.
+
+Beside, because a model folder holds nothing but the model. Of a model without such a file, what its own files say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import math
+import platform
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from unidex import __version__
+from unidex.config import Config
+from unidex.config.saved import read_saved
+from unidex.data.dataset import Dataset
+from unidex.data.fingerprint import fingerprint
+from unidex.errors import ModelError
+
+FORMAT = 1
+_PACKAGES = ("torch", "numpy", "scipy", "faiss-cpu", "tokenizers", "transformers")
+_KEYS = ("recipe", "augment", "seed", "config", "data", "test", "training", "prediction", "num_parameters", "manifest")
+
+
+def data_record(dataset: Dataset) -> dict[str, Any]:
+    """A data set in a few numbers."""
+    return {
+        "name": dataset.name,
+        "fingerprint": fingerprint(dataset),
+        "num_train": len(dataset.train),
+        "num_test": len(dataset.test),
+        "num_labels": dataset.num_labels,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of unidex, Python and the packages that numbers depend on."""
+    found = {"unidex": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write the record of a run: whole, or not at all. It knows its model by the hash of the manifest."""
+    file = record_file(folder)
+    unfinished = file.with_name(f".{file.name}.unfinished")
+    content = {"format": FORMAT} | record | {"manifest": _manifest(folder)}
+    unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    unfinished.replace(file)
+
+
+def record_file(folder: Path) -> Path:
+    """Where the record of a run stands.
+
+    >>> record_file(Path("compared/runs/unidec-none-0")).name
+    'unidec-none-0.run.json'
+    """
+    return folder.with_name(f"{folder.name}.run.json")
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """What was measured of a run, by its model folder; None where it is not finished."""
+    file = record_file(folder)
+    if not file.exists():
+        return None
+    try:
+        record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        missing = [key for key in _KEYS if key not in record]
+        if record["format"] != FORMAT or missing:
+            raise ValueError(f"it lacks {missing[0]}" if missing else f"format {record['format']}")
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise ModelError(
+            f"{file}: the record of a run cannot be read ({error}); remove it and its model, and compare again"
+        ) from None
+    return record | {"folder": str(folder)}
+
+
+def model_record(folder: Path) -> dict[str, Any]:
+    """As `read_record`, of any model folder: without a record, what its files say; what they do not is None.
+
+    A model that was changed since the run, such as by teaching, is not the one that was measured.
+    """
+    folder = folder.resolve() if folder.name in ("", "..") else folder
+    found = read_record(folder)
+    if found is not None and found["manifest"] == _manifest(folder):
+        return found
+    config = _config(folder)
+    try:
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}); is it a model folder?") from None
+    data = metrics.get("data", {})
+    training = metrics.get("training", {})
+    return {
+        "folder": str(folder),
+        "name": folder.resolve().name,
+        "recipe": config.recipe or "own",
+        "about": config.about,
+        "augment": config.augment.method,
+        "seed": None,
+        "settings": [],
+        "config": config.model_dump(),
+        "data": {"name": data.get("name"), "num_train": data.get("num_train"), "fingerprint": None},
+        "test": metrics.get("test"),
+        "training": {"wall_seconds": training.get("seconds"), "steps": training.get("steps")},
+        "prediction": {},
+        "num_parameters": num_parameters(folder),
+        "model_bytes": model_bytes(folder),
+        "versions": {},
+    }
+
+
+def num_parameters(folder: Path) -> int:
+    """Numbers that were trained, or that training began from: all in the files of weights."""
+    total = 0
+    try:
+        for file in folder.glob("*.safetensors"):
+            with safe_open(file, framework="numpy") as weights:
+                total += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{folder}: the weights cannot be read ({error}); copy the model again") from None
+    return total
+
+
+def model_bytes(folder: Path) -> int:
+    """The size of all files of a model folder, without TensorBoard's."""
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return sum(file.stat().st_size for file in files if "tensorboard" not in file.relative_to(folder).parts)
+
+
+def read_curve(folder: Path) -> list[dict[str, Any]]:
+    """What training has said, in its order; empty where that was not kept."""
+    file = folder / "train.jsonl"
+    if not file.exists():
+        return []
+    try:
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    except ValueError as error:
+        raise ModelError(f"{file}: the log of a training must be JSON lines, but: {error}; copy it again") from None
+
+
+def _manifest(folder: Path) -> str | None:
+    file = folder / "manifest.json"
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+
+
+def _config(folder: Path) -> Config:
+    file = folder / "config.toml"
+    if not file.is_file():
+        raise ModelError(f"{folder}: a model folder must hold config.toml, but this does not; is it a model?")
+    return read_saved(folder)

@@ -1,0 +1,213 @@
+"""Runs one after the other, each in a process of its own; what is done is not done again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from unidex import progress
+from unidex.data.read_options import ReadOptions
+from unidex.errors import UnidexError
+from unidex.verbs.comparison.plan import Asked, difference, recipe_name
+from unidex.verbs.comparison.records import read_record, record_file
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.2
+_TAIL_BYTES = 4096
+
+
+class ComparisonStoppedError(UnidexError):
+    """An interrupt asked for the end; what is done is kept."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that did not come to its end.
+
+    Attributes:
+        name: of the run.
+        error: the last line that it said.
+        log: the file with all that it said.
+    """
+
+    name: str
+    error: str
+    log: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a comparison lives: models in ``runs``, what is needed to go on and what the runs have said in ``work``.
+
+    Attributes:
+        folder: the folder of the comparison.
+        data: where the data set is read from.
+        reading: how.
+        fingerprint: of the data set.
+        device: where to train.
+    """
+
+    folder: Path
+    data: str
+    reading: ReadOptions
+    fingerprint: str
+    device: str
+
+    def model(self, asked: Asked) -> Path:
+        """The model folder of a run."""
+        return self.folder / "runs" / asked.name
+
+    def work(self, asked: Asked, what: str) -> Path:
+        """A file of a run beside its model."""
+        return self.folder / "work" / f"{asked.name}.{what}"
+
+    def record(self, asked: Asked) -> dict[str, Any] | None:
+        """What was measured of a run; None where it is not finished."""
+        return read_record(self.model(asked))
+
+    def check(self, asked: Asked) -> None:
+        """Refuse a run that is there, finished or not, with other settings or on other data."""
+        record, model = self.record(asked), self.model(asked)
+        begun = self.work(asked, "asked.json")
+        if record is not None:
+            there, other = record["config"], record["data"]["fingerprint"] != self.fingerprint
+            remedy = f"remove {model.name} and {record_file(model).name} there"
+        elif begun.exists() and (model.exists() or any(self._training(asked).glob("*/checkpoint-*"))):
+            before = json.loads(begun.read_text(encoding="utf-8"))
+            there, other = before["config"], before["fingerprint"] != self.fingerprint
+            remedy = f"remove {(model if model.exists() else self._training(asked)).name} there"
+        elif model.exists():
+            raise UnidexError(f"{model}: a run of this comparison must stand here, but another model does; move it")
+        else:
+            return
+        differs = "it is of other data" if other else difference(there, asked.config)
+        if differs:
+            raise UnidexError(
+                f"{model}: the run that is here must be the one asked for, but {differs}; "
+                f"give another --out, or {remedy}"
+            )
+
+    def _training(self, asked: Asked) -> Path:
+        """Where training keeps its checkpoints."""
+        return self.model(asked).with_name(f"{asked.name}.training")
+
+    def write_asked(self, asked: Asked) -> Path:
+        """The file that says to a process what to run."""
+        file = self.work(asked, "asked.json")
+        content = {
+            "name": asked.name,
+            "folder": str(self.model(asked)),
+            "data": self.data,
+            "reading": asdict(self.reading),
+            "fingerprint": self.fingerprint,
+            "recipe": asked.recipe,
+            "system": recipe_name(asked.recipe),
+            "settings": list(asked.settings),
+            "seed": asked.seed,
+            "device": self.device,
+            "config": asked.config.model_dump(),
+            "command": self.command(asked),
+        }
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not self.model(asked).exists() and not self._training(asked).exists():
+            # Whatever was used for what is not there any more.
+            self.work(asked, "used.json").unlink(missing_ok=True)
+        file.write_text(json.dumps(content, default=str) + "\n", encoding="utf-8")
+        return file
+
+    def command(self, asked: Asked) -> str:
+        """The command that trains the same model."""
+        settings = [word for setting in asked.settings for word in ("--set", setting)]
+        seed = [] if asked.seed == 0 else ["--seed", str(asked.seed)]
+        words = ["unidex", "train", self.data, *self.reading.flags(), "--recipe", asked.recipe, *settings, *seed]
+        return shlex.join([*words, "--out", str(self.model(asked))])
+
+
+def run_all(place: Place, runs: Sequence[Asked]) -> list[Failure]:
+    """Do the runs that are not done; the result are those that failed."""
+    failures = []
+    with progress.task("comparing", len(runs), unit="runs") as advance:
+        for number, asked in enumerate(runs, start=1):
+            told = f"run {number} of {len(runs)}: {asked.name}"
+            if place.record(asked) is None:
+                logger.info("%s", told)
+                advance(0, asked.name)
+                failure = _run(place, asked, advance)
+                if failure is not None:
+                    logger.warning("%s failed: %s", told, failure.error)
+                    failures.append(failure)
+            record = place.record(asked)
+            if record is not None:
+                test, seconds = record["test"], record["training"]["wall_seconds"]
+                logger.info("%s: P@1 %.2f, PSP@1 %.2f, trained in %.1f s", told, test["P@1"], test["PSP@1"], seconds)
+            advance(1)
+    return failures
+
+
+def _run(place: Place, asked: Asked, advance: progress.Advance) -> Failure | None:
+    log = place.work(asked, "log")
+    file = place.write_asked(asked)
+    with log.open("ab") as said:
+        begins = said.tell()
+        process = subprocess.Popen(
+            # -P: what lies in the current folder must not be taken for a module.
+            [sys.executable, "-P", "-m", "unidex.verbs.comparison.worker", str(file)],
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=said,
+            # An interrupt at the terminal is for this process, which then lets the other finish its step.
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        try:
+            code = _watched(process, log, begins, asked.name, advance)
+        except KeyboardInterrupt:
+            logger.info("stopping %s at its next step; interrupt again to end it at once", asked.name)
+            process.stdin.close()
+            process.wait()
+            raise ComparisonStoppedError(
+                "interrupted; what is done is kept, and the same command goes on from there"
+            ) from None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            process.stdin.close()
+    if code == 0 and place.record(asked) is not None:
+        return None
+    return Failure(asked.name, _reason(code, _last_line(log, begins)), str(log))
+
+
+def _watched(process: subprocess.Popen[bytes], log: Path, begins: int, name: str, advance: progress.Advance) -> int:
+    while True:
+        try:
+            return process.wait(_POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            advance(0, f"{name}: {_last_line(log, begins)[:60]}")
+
+
+def _last_line(log: Path, begins: int) -> str:
+    with log.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(begins, size - _TAIL_BYTES))
+        lines = file.read().decode("utf-8", errors="replace").split("\n")
+    return next((" ".join(line.split()) for line in reversed(lines) if line.strip()), "").removeprefix("unidex: ")
+
+
+def _reason(code: int, last: str) -> str:
+    if code >= 0:
+        return last or f"it ended with {code} and said nothing"
+    name = {known.value: known.name for known in signal.Signals}.get(-code, f"signal {-code}")
+    why = "; perhaps memory did not suffice" if -code == signal.SIGKILL else ""
+    return f"ended by {name}{why}" + (f"; it said last: {last}" if last else "")

@@ -1,0 +1,126 @@
+"""What systems predict for a few texts, side by side."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unidex.data.dataset import Dataset
+from unidex.errors import DataError, UnidexError
+
+logger = logging.getLogger(__name__)
+
+PLACES = 5
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A text to predict.
+
+    Attributes:
+        text: the text.
+        correct: uid -> text of its labels; None where they are not known.
+        filtered: uids of labels that are taken out of its predictions.
+    """
+
+    text: str
+    correct: dict[str, str] | None = None
+    filtered: frozenset[str] = field(default_factory=frozenset)
+
+
+def chosen_samples(dataset: Dataset, num_texts: int, seed: int = 0) -> list[Sample]:
+    """Test texts that have labels, drawn by a seed."""
+    rows = np.flatnonzero(np.diff(dataset.test.positives.indptr))
+    if not len(rows):
+        return []
+    drawn = np.random.default_rng(seed).permutation(rows)[:num_texts]
+    return [_of_row(dataset, int(row)) for row in drawn]
+
+
+def samples_of(texts: Sequence[str], dataset: Dataset | None) -> list[Sample]:
+    """Given texts; the labels of one that is a test text of the data set are known."""
+    rows: dict[str, int] = {}
+    if dataset is not None:
+        wanted = set(texts)
+        for row, text in enumerate(dataset.test.texts):
+            if text in wanted:
+                rows.setdefault(text, row)
+    return [_of_row(dataset, rows[text]) if dataset is not None and text in rows else Sample(text) for text in texts]
+
+
+def read_samples(file: Path, dataset: Dataset | None) -> list[Sample]:
+    """The texts of a file: one a line, or JSON lines."""
+    from unidex.verbs.living import texts_in
+
+    texts = [text for text in texts_in(file) if text.strip()]
+    if not texts:
+        raise DataError("there must be at least one text to predict, but there is none", file=file)
+    return samples_of(texts, dataset)
+
+
+def predicted_samples(folder: Path, samples: Sequence[Sample], device: str = "auto") -> list[list[dict[str, Any]]]:
+    """For each text the first labels that a model gives it: {"text", "is_correct"}, None where that is not known."""
+    from unidex.verbs.pipeline import load_model
+
+    model = load_model(folder, device)
+    more = max((len(sample.filtered) for sample in samples), default=0)
+    found = model.predict([sample.text for sample in samples], min(PLACES + more, len(model.labels)))
+    rows = []
+    for sample, ids in zip(samples, found.ids.tolist(), strict=True):
+        uids = [(label, model.labels.uids[label]) for label in ids if label >= 0]
+        kept = [(label, uid) for label, uid in uids if uid not in sample.filtered][:PLACES]
+        rows.append(
+            [
+                {
+                    "text": model.labels.texts[label] or uid,
+                    "is_correct": None if sample.correct is None else uid in sample.correct,
+                }
+                for label, uid in kept
+            ]
+        )
+    return rows
+
+
+def side_by_side(
+    systems: Sequence[tuple[str, Path]], samples: Sequence[Sample], device: str = "auto"
+) -> list[dict[str, Any]]:
+    """Each text with its labels and what every system, by name and model folder, predicts for it."""
+    if not samples:
+        return []
+    predicted: list[tuple[str, list[list[dict[str, Any]]] | None, str]] = []
+    for name, folder in systems:
+        try:
+            predicted.append((name, predicted_samples(folder, samples, device), ""))
+        except UnidexError as error:
+            # Its numbers are in run.json: a page without one system's examples is better than none.
+            logger.warning("%s: no predictions (%s)", name, error)
+            predicted.append((name, None, str(error)))
+    return [
+        {
+            "text": sample.text,
+            "correct": None if sample.correct is None else list(sample.correct.values()),
+            "systems": [
+                {"name": name, "labels": [] if rows is None else rows[at], "error": error}
+                for name, rows, error in predicted
+            ],
+        }
+        for at, sample in enumerate(samples)
+    ]
+
+
+def _of_row(dataset: Dataset, row: int) -> Sample:
+    def labels(pairs: Any) -> list[int]:
+        found: list[int] = pairs.indices[pairs.indptr[row] : pairs.indptr[row + 1]].tolist()
+        return found
+
+    names = dataset.labels
+    return Sample(
+        dataset.test.texts[row],
+        {names.uid(label): names.texts[label] or names.uid(label) for label in labels(dataset.test.positives)},
+        frozenset(names.uid(label) for label in labels(dataset.test.filter_pairs)),
+    )

@@ -1,0 +1,129 @@
+"""One run, in a process of its own: ``python -m unidex.verbs.comparison.worker ASKED.json``.
+
+Its time and its memory are its own, and a crash of it ends no other run. Standard input is a pipe from the process that
+compares: when that is closed, because the other has ended however it ended, the run stops with a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from unidex.config import parse
+from unidex.data.dataset import Split
+from unidex.data.formats import read
+from unidex.data.read_options import ReadOptions
+from unidex.errors import UnidexError
+from unidex.storage.locks import locked
+from unidex.verbs.comparison import records
+from unidex.verbs.comparison.usage import noted_usage, usage_so_far
+
+
+def run(file: Path) -> None:
+    """Train, score and measure what a file asks for; an earlier process that was stopped is taken up where it was."""
+    asked = json.loads(file.read_text(encoding="utf-8"))
+    folder, used = Path(asked["folder"]), file.with_name(f"{asked['name']}.used.json")
+    # A process whose parent was killed may still be at its last step.
+    with locked(file.with_name(asked["name"])):
+        record = _measured(asked, folder, used)
+        records.write_record(folder, record)
+        used.unlink(missing_ok=True)
+
+
+def _measured(asked: dict[str, Any], folder: Path, used: Path) -> dict[str, Any]:
+    import torch
+
+    from unidex.verbs.pipeline import chosen_device, evaluate, load_model, train
+
+    given: dict[str, Any] = asked["reading"]
+    paths = {key: Path(given[key]) for key in ("test", "labels") if given[key] is not None}
+    reading = ReadOptions(**(given | paths))
+    dataset = read(asked["data"], reading)
+    found = records.data_record(dataset)
+    if found["fingerprint"] != asked["fingerprint"]:
+        raise UnidexError(f"{asked['data']}: the data set must stay as it is while it is compared on, but has changed")
+    device = asked["device"]
+    if folder.exists():
+        model = load_model(folder, device)
+    else:
+        with noted_usage(used):
+            # Without the test texts: scoring them is no part of training, and is measured below.
+            model = train(
+                dataset.with_test(Split.empty(dataset.num_labels)),
+                asked["recipe"],
+                out=folder,
+                settings=asked["settings"],
+                seed=asked["seed"],
+                device=device,
+                resume=True,
+            )
+    started, cpu_started = time.monotonic(), time.process_time()
+    scores = evaluate(model, dataset).as_dict()
+    prediction = {
+        "wall_seconds": round(time.monotonic() - started, 3),
+        "cpu_seconds": round(time.process_time() - cpu_started, 3),
+        "num_texts": len(dataset.test),
+    }
+    model.metrics["test"] = scores
+    model.save(folder)
+    how = {key: model.metrics.get("training", {}).get(key) for key in ("epochs", "steps")}
+    where = chosen_device(device)
+    machine = {"system": platform.system(), "processor": platform.machine(), "num_cores": os.cpu_count()}
+    if where.type == "cuda":
+        machine |= {"gpu": torch.cuda.get_device_name(where)}
+        how |= {"peak_gpu_memory_bytes": torch.cuda.max_memory_allocated(where)}
+    return {
+        "name": asked["name"],
+        "recipe": asked["system"],
+        "about": parse(asked["config"], where=str(asked["recipe"])).about,
+        "augment": asked["config"]["augment"]["method"],
+        "seed": asked["seed"],
+        "settings": asked["settings"],
+        "command": asked["command"],
+        "config": asked["config"],
+        "data": found,
+        "test": scores,
+        "training": usage_so_far(used) | how,
+        "prediction": prediction,
+        "num_parameters": records.num_parameters(folder),
+        "model_bytes": records.model_bytes(folder),
+        "versions": records.versions(),
+        "machine": machine | {"device": str(where), "num_threads": torch.get_num_threads()},
+    }
+
+
+def _stop_when_left_alone() -> None:
+    def wait() -> None:
+        # Not sys.stdin: a thread that waits inside its buffer cannot be left behind when Python ends.
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main() -> None:
+    """Run, and leave with an exit code; the last line on standard error says what went wrong."""
+    _stop_when_left_alone()
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("unidex")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
+    try:
+        run(Path(sys.argv[1]))
+    except UnidexError as error:
+        sys.stderr.write(f"unidex: {' '.join(str(error).split())}\n")
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()
