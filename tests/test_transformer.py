@@ -10,10 +10,10 @@ from safetensors.torch import load_file, save_file
 from unidex.config import Encoder as Settings
 from unidex.config import recipes as recipes
 from unidex.data.texts import Texts
-from unidex.encoders import tokens as tokens_module
 from unidex.encoders import transformer as transformer_module
 from unidex.encoders.transformer import TransformerEncoder, chunk_ends, minilm_folder
 from unidex.errors import ConfigError, DataError, MissingExtraError, ModelError
+from unidex.features import tokens as tokens_module
 from unidex.features.tokens import TokenRows, fingerprint, tokenise
 from unidex.nn.assembly import build_encoder, build_network, load_encoder
 
