@@ -226,11 +226,11 @@ def points_of(positives, seed=0, **settings):
 
 def test_methods_give_the_targets_of_their_modules():
     positives = random_table(1)
-    found = {method: points_of(positives, method=method, delta=0.2, most=2) for method in ("gandalf", "glas")}
+    found = {method: points_of(positives, method=method, delta=0.2, max_targets=2) for method in ("gandalf", "glas")}
     assert np.array_equal(found["gandalf"].targets.toarray(), soft_targets(positives, delta=0.2, most=2).toarray())
     assert np.array_equal(found["glas"].targets.toarray(), glas_targets(positives, delta=0.2, most=2).toarray())
     assert np.array_equal(points_of(positives, method="one-hot").targets.toarray(), np.eye(12))
-    walked = points_of(positives, method="random-walk", most=4).targets
+    walked = points_of(positives, method="random-walk", max_targets=4).targets
     assert np.diff(walked.indptr).max() == 4
     for points in found.values():
         assert points.texts.tolist() == list(range(30))
@@ -238,7 +238,7 @@ def test_methods_give_the_targets_of_their_modules():
 
 
 def test_no_method_is_all_texts_and_no_label():
-    points = label_points(random_table(0), Augment(points="labels", labels=0.5), seed=0)
+    points = label_points(random_table(0), Augment(points="labels", label_share=0.5), seed=0)
     assert len(points.texts) == 30
     assert len(points.labels) == 0
     assert points.targets.shape == (0, 12)
@@ -250,7 +250,7 @@ def test_without_the_self_label_the_others_stay():
     assert points.labels.tolist() == [0, 1]  # labels 2 and 3 stand alone, so nothing is left of them
     np.testing.assert_allclose(points.targets.toarray(), [[0, 2 / 3, 0, 0], [1, 0, 0, 0]], rtol=1e-6)
     many = random_table(2, density=0.5)
-    assert np.diff(points_of(many, self_label=False, most=3).targets.indptr).tolist() == [3] * 12
+    assert np.diff(points_of(many, self_label=False, max_targets=3).targets.indptr).tolist() == [3] * 12
     with pytest.raises(ConfigError, match="needs a label with a target"):
         points_of(positives, method="one-hot", self_label=False, points="labels")
 
@@ -281,19 +281,19 @@ def test_a_share_of_the_labels_is_random_or_from_the_tail():
     positives = table(rng.random((200, 40)) < np.linspace(0.01, 0.5, 40))
     bins = frequency_bins(np.bincount(positives.indices, minlength=40))
     tail = np.flatnonzero(bins == 4)
-    few = [points_of(positives, labels=0.25, pick="tail-first", seed=seed).labels for seed in range(20)]
+    few = [points_of(positives, label_share=0.25, pick="tail-first", seed=seed).labels for seed in range(20)]
     assert len(tail) > 10
     assert all(len(labels) == 10 and set(labels) <= set(tail) for labels in few)
     assert set(np.concatenate(few)) == set(tail)  # inside a bin any label
-    more = points_of(positives, labels=0.9, pick="tail-first").labels
+    more = points_of(positives, label_share=0.9, pick="tail-first").labels
     left = np.setdiff1d(np.arange(40), more)
     assert len(left) == 4
     assert bins[left].max() <= bins[more].min()
-    random = points_of(positives, labels=0.25).labels
+    random = points_of(positives, label_share=0.25).labels
     assert len(random) == 10
     assert not set(random) <= set(tail)
     np.testing.assert_array_equal(
-        points_of(positives, labels=0.25).targets.toarray(), points_of(positives).targets.toarray()[random]
+        points_of(positives, label_share=0.25).targets.toarray(), points_of(positives).targets.toarray()[random]
     )
 
 
@@ -482,7 +482,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(flags, message, tmp_pa
 
 
 def test_the_library_takes_a_data_set(tmp_path):
-    done = pipeline.augment(shop(), tmp_path / "out", "glas", {"most": 1})
+    done = pipeline.augment(shop(), tmp_path / "out", "glas", {"max_targets": 1})
     assert done["num_targets"] == 4
     assert read(tmp_path / "out").num_labels == 4
 
@@ -490,7 +490,7 @@ def test_the_library_takes_a_data_set(tmp_path):
 def test_defaults_that_the_help_shows_are_those_of_the_settings():
     """The command line must start without reading config.py, so that the help repeats its defaults."""
     settings = {name.removeprefix("augment."): value for name, value, _ in config.settings_with_meaning()}
-    settings |= {"label_share": settings["labels"], "word_share": making.WORD_SHARE, "synonyms": words.WORDLLAMA}
+    settings |= {"word_share": making.WORD_SHARE, "synonyms": words.WORDLLAMA}
     shown = {}
     for name, parameter in signature(verb.augment).parameters.items():
         option = get_args(parameter.annotation)[1]

@@ -467,16 +467,16 @@ levels = [3, 7]
 beam = [2, 3]
 search_beam = [3, 7]
 [train]
-rows = "adagrad"
+row_optimiser = "adagrad"
 lr_encoder = 0.1
 lr_classifier = 0.1
 epochs = 6
 [[stages]]
 name = "clusters"
-tree = { learns = "clusters" }
+tree = { losses = "clusters" }
 [[stages]]
 name = "labels"
-tree = { learns = "labels" }
+tree = { losses = "labels" }
 train = { freeze_encoder = true, epochs = 8 }
 """
 

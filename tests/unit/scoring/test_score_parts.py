@@ -97,7 +97,7 @@ def test_each_weight_counts(trained):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_limits_hold_for_what_neighbours_say(trained, kind):
-    model = weighed(trained, index=kind, neighbours=3.0)
+    model = weighed(trained, index=kind, knn=3.0)
     best = model.predict(TEXTS, 1).ids[:, 0]
     assert_formula(model, hidden=np.unique(best[:20]), forbidden=np.unique(best[:20]))
     allowed = np.array([1, 2, 5, 20])
@@ -161,8 +161,8 @@ def test_what_cannot_be_remembered_is_refused_and_changes_nothing(trained):
     with pytest.raises(DataError, match="must be 1 texts x 24 labels, but are 1 x 25"):
         model.remember(["a"], sparse.csr_array((1, 25)))
     assert model.neighbours.num_texts == len(DATA.train)
-    with pytest.raises(ModelError, match=r"this one has none; train it with .*predict\.neighbours"):
-        weighed(trained, neighbours=0.0).remember(["a"], sparse.csr_array((1, 24)))
+    with pytest.raises(ModelError, match=r"this one has none; train it with .*predict\.knn"):
+        weighed(trained, knn=0.0).remember(["a"], sparse.csr_array((1, 24)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

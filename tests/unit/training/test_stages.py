@@ -36,7 +36,7 @@ classifier_dropout = 0.0
 [pool]
 batches = "random"
 [train]
-rows = "adagrad"
+row_optimiser = "adagrad"
 lr_encoder = 0.1
 lr_classifier = 0.05
 [[stages]]
