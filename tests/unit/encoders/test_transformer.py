@@ -11,7 +11,6 @@ from helpers.tiny_transformer import TEXTS, VOCABULARY, loaded
 from unidex.config import Encoder as Settings
 from unidex.config import recipes as recipes
 from unidex.data.texts import Texts
-from unidex.encoders import transformer as transformer_module
 from unidex.encoders.transformer import TransformerEncoder, chunk_ends
 from unidex.errors import ConfigError, DataError, MissingExtraError, ModelError
 from unidex.features import tokens as tokens_module
