@@ -18,7 +18,7 @@ from unidex.features.extractor import Features
 from unidex.features.feature_settings import FeatureSettings
 from unidex.metrics.evaluation import Evaluation
 from unidex.topk import TopK
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from unidex.training.loop import TrainingStoppedError
 from unidex.training.optimisers import Optimisers
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 
 def digest(folder):

@@ -13,7 +13,8 @@ import pytest
 import unidex
 from helpers.synthetic import QUICK, topics
 from page_picture import Service, chromium_arguments, find_chromium
-from unidex.verbs import pipeline
+from unidex.verbs.calibrate import calibrate
+from unidex.verbs.train import train
 
 FOLDER = Path(unidex.__file__).parent / "server" / "page"
 SCRIPTS = sorted(FOLDER.glob("*.js"))
@@ -49,8 +50,8 @@ def service(tmp_path_factory):
         pytest.skip("no Chromium: install one (Debian: apt-get install chromium) or name it in UNIDEX_CHROMIUM")
     pytest.importorskip("playwright.sync_api", reason="playwright drives Chromium: pip install playwright")
     folder = tmp_path_factory.mktemp("page")
-    pipeline.train(topics(), "unidec", settings=[*QUICK, *SETTINGS], out=folder / "topics")
-    pipeline.calibrate(folder / "topics", topics())
+    train(topics(), "unidec", settings=[*QUICK, *SETTINGS], out=folder / "topics")
+    calibrate(folder / "topics", topics())
     (folder / "token").write_text(TOKEN + "\n", encoding="utf-8")
     (folder / "token").chmod(0o600)
     running = Service(folder / "topics", "--token-file", str(folder / "token"))

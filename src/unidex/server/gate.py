@@ -73,7 +73,12 @@ class Gate:
             self._metrics.rejected(_REASONS[status])
         if self.service.settings.log_requests:
             logger.info("%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)
-        await self._send(scope, status, headers, body, receive, send)
+        try:
+            await self._send(scope, status, headers, body, receive, send)
+        except RuntimeError as error:
+            # uvloop raises this when the connection ended after an earlier request of the same client.
+            if "handler is closed" not in str(error):
+                raise
 
     async def _answer(self, scope: Message, receive: Receive) -> tuple[int, Headers, bytes]:
         self._check_headers(scope)

@@ -1,4 +1,4 @@
-"""Names that moved to one module per verb; kept while others still import them from here."""
+"""Names that moved to one module per verb."""
 
 from unidex.verbs.augment import augment
 from unidex.verbs.calibrate import calibrate

@@ -16,7 +16,7 @@ from helpers.served import TOKEN, served
 from helpers.synthetic import QUICK, topics
 from unidex.cli.main import app
 from unidex.server.limits import Limits
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 PAGE = (DOCS / "serving.md").read_text(encoding="utf-8")
 SESSIONS = re.findall(r"^```\n(\$ .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -11,7 +11,7 @@ from helpers.synthetic import QUICK, topics
 from unidex.augment.mixup import mix_labels, mix_texts
 from unidex.errors import ConfigError
 from unidex.losses import Targets
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 
 def dense(targets):

@@ -26,7 +26,8 @@ from unidex.pools.pool import make_batch
 from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers, lr_factor
 from unidex.training.wide_step import WideStep
-from unidex.verbs.pipeline import evaluate, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.train import train
 
 WORDS = FeatureSettings(min_df=1, parts=False, bigrams=False, weighting="none", num_buckets=4)
 TEXTS = ["red shoe of leather", "", "blue hat", "the red hat of the blue shoe and more", "hat", "unknown things"]

@@ -10,7 +10,7 @@ from unidex.errors import ConfigError
 from unidex.model.explanation import explain
 from unidex.model.model import Model
 from unidex.nn.assembly import build_encoder, build_network, start_biases
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "features.num_buckets=8", "train.batch_size=32", "train.epochs=4"]
 SMALL += ["encoder.residual=false"]  # so that a text without words has a vector of zeros

@@ -34,7 +34,7 @@ from unidex.training.objective import objective
 from unidex.training.parts_setup import check_parts, label_graph, make_parts
 from unidex.training.transfer import carry_on, surrogate_set
 from unidex.training.wide_step import WideStep
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "train.batch_size=32"]
 BRIEF = [

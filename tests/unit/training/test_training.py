@@ -23,7 +23,8 @@ from unidex.model.model import Model
 from unidex.nn.row_table import RowTable
 from unidex.training.optimisers import lr_factor
 from unidex.training.phases import batch_size_for
-from unidex.verbs.pipeline import evaluate, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.train import train
 
 
 @pytest.fixture(scope="module")
