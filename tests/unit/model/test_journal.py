@@ -470,7 +470,7 @@ from unidex.storage.locks import locked, unfinished_sibling
 with unfinished_sibling(Path(sys.argv[1])) as path, locked(sys.argv[1]):
     (path / "half").write_text("x")
     print(path, flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 
