@@ -336,7 +336,7 @@ def test_a_damaged_folder_is_told(tmp_path):
     with pytest.raises(ModelError, match=r"idf\.npy: a saved array must have shape"):
         Features.load(tmp_path)
     (tmp_path / "keys.npy").write_bytes(b"no array")
-    with pytest.raises(ModelError, match=r"keys\.npy: the array cannot be read"):
+    with pytest.raises(ModelError, match=r"keys\.npy: a saved array cannot be read"):
         Features.load(tmp_path)
 
 
