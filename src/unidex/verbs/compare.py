@@ -16,7 +16,7 @@ from unidex.report.markdown import as_markdown
 from unidex.storage.locks import LockedError, locked
 from unidex.verbs.comparison.plan import Asked, asked_runs
 from unidex.verbs.comparison.records import data_record
-from unidex.verbs.comparison.result import NUM_TEXTS, count_of, make_page, make_table, write_text
+from unidex.verbs.comparison.result import NUM_TEXTS, count_of, make_page, make_table, write_file
 from unidex.verbs.comparison.runs import Place, run_all
 from unidex.verbs.comparison.samples import find_samples
 
@@ -78,9 +78,9 @@ def compare(
             table = make_table(
                 f"{about['name']}: {_counted(runs)}", about, records, [vars(one) for one in failures], command
             )
-            write_text(folder / "table.json", json.dumps(table, indent=2, ensure_ascii=False) + "\n")
-            write_text(folder / "table.md", as_markdown(table))
-            write_text(folder / "report.html", make_page(table, records, samples, device))
+            write_file(folder / "table.json", json.dumps(table, indent=2, ensure_ascii=False) + "\n")
+            write_file(folder / "table.md", as_markdown(table))
+            write_file(folder / "report.html", make_page(table, records, samples, device))
     except LockedError:
         raise UnidexError(
             f"{folder}: only one comparison at a time may work in a folder, but another does; wait, or name another"

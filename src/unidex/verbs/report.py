@@ -12,7 +12,7 @@ from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
 from unidex.errors import ModelError, quoted
 from unidex.verbs.comparison.records import data_record, model_record, record_file
-from unidex.verbs.comparison.result import NUM_TEXTS, count_of, make_page, make_table, write_text
+from unidex.verbs.comparison.result import NUM_TEXTS, count_of, make_page, make_table, write_file
 from unidex.verbs.comparison.samples import find_samples
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.models import load_model
@@ -54,7 +54,7 @@ def report(
         _check_data(record, about)
     samples = find_samples(dataset, texts, num_texts)
     table = make_table(f"{about['name'] or 'no name'}: {count_of(len(records), 'model')}", about, records, [], "")
-    write_text(out, make_page(table, records, samples, device))
+    write_file(out, make_page(table, records, samples, device))
     return table
 
 

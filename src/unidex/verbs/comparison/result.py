@@ -8,6 +8,7 @@ from typing import Any
 from unidex.errors import UnidexError
 from unidex.report.html import as_html
 from unidex.report.systems import systems_of
+from unidex.storage.atomic import write_text
 from unidex.verbs.comparison.records import read_curve, versions
 from unidex.verbs.comparison.samples import Sample, side_by_side
 
@@ -36,13 +37,10 @@ def make_page(table: dict[str, Any], records: list[dict[str, Any]], samples: lis
     return as_html(table, curves, side_by_side(speakers, samples, device))
 
 
-def write_text(file: Path, content: str) -> None:
-    """Write a file whole or not at all."""
-    unfinished = file.with_name(f".{file.name}.unfinished")
+def write_file(file: Path, content: str) -> None:
+    """Write a table or a page; bytes of a file name that are not UTF-8 are replaced."""
     try:
-        # What a file name holds may be no text.
-        unfinished.write_text(content, encoding="utf-8", errors="replace")
-        unfinished.replace(file)
+        write_text(file, content, errors="replace")
     except OSError as error:
         raise UnidexError(f"{file}: the file cannot be written ({error.strerror}); name another") from None
 
