@@ -32,7 +32,7 @@ check: install
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/end_to_end/test_docs_links.py
+	$(BIN)/python -m pytest tests/end_to_end/docs/test_links.py tests/end_to_end/docs/test_names.py
 
 # The site, from the Markdown files of docs/ and the docstrings: build/docs/index.html. A warning is an error.
 docs: install

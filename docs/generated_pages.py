@@ -45,7 +45,9 @@ def settings() -> str:
 
 def renamed_settings() -> str:
     """Old and new names of settings."""
-    return "\n".join(["| old name | new name |", "|---|---|", *(f"| `{old}` | `{new}` |" for old, new in RENAMED.items())])
+    return "\n".join(
+        ["| old name | new name |", "|---|---|", *(f"| `{old}` | `{new}` |" for old, new in RENAMED.items())]
+    )
 
 
 def recipes() -> str:
@@ -79,7 +81,12 @@ def http_routes() -> str:
     lines: list[str] = []
     for path, methods in document["paths"].items():
         for method, route in methods.items():
-            lines += ["", f"## {method.upper()} {path}", "", _escape(route.get("description") or route.get("summary", ""))]
+            lines += [
+                "",
+                f"## {method.upper()} {path}",
+                "",
+                _escape(route.get("description") or route.get("summary", "")),
+            ]
             fields = [
                 f"| `{field['name']}` | in the {field['in']} | {_kind(field['schema'])} | {_cell(field.get('description', ''))} |"
                 for field in route.get("parameters", [])
