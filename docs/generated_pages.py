@@ -1,4 +1,4 @@
-"""Reference pages that come from the code: settings, recipes, refused combinations, commands, HTTP routes, renamed names.
+"""Reference pages that come from the code: settings, recipes, refused combinations, commands, HTTP routes.
 
 Each function returns Markdown; `write_all` writes one file per function, which a page of `reference/` includes.
 Run by Sphinx (`make docs`), or by hand: ``python docs/generated_pages.py FOLDER``.
@@ -88,7 +88,9 @@ def http_routes() -> str:
                 _escape(route.get("description") or route.get("summary", "")),
             ]
             fields = [
-                f"| `{field['name']}` | in the {field['in']} | {_kind(field['schema'])} | {_cell(field.get('description', ''))} |"
+                _row(
+                    f"`{field['name']}`", f"in the {field['in']}", _kind(field["schema"]), field.get("description", "")
+                )
                 for field in route.get("parameters", [])
             ]
             body = route.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
@@ -192,7 +194,11 @@ def _properties(schema: dict[str, Any]) -> Iterable[str]:
     required = schema.get("required", [])
     for name, field in schema.get("properties", {}).items():
         need = "required" if name in required else ""
-        yield f"| `{name}` | {need} | {_kind(field)} | {_cell(field.get('description', ''))} |"
+        yield _row(f"`{name}`", need, _kind(field), field.get("description", ""))
+
+
+def _row(name: str, place: str, kind: str, meaning: str) -> str:
+    return f"| {name} | {place} | {kind} | {_cell(meaning)} |"
 
 
 def _kind(schema: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Links, anchors and pictures of README and docs lead somewhere in the repository. Addresses on the web are not asked."""
+"""Links, anchors and pictures of README and docs lead somewhere in the repository; the web is not asked."""
 
 import re
 

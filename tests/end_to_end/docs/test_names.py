@@ -1,7 +1,6 @@
-"""README and docs name extras, verbs, options, settings, recipes and files that exist, and README's lists are complete."""
+"""README and docs name extras, verbs, options, settings, recipes and files that exist; README's lists are complete."""
 
 import re
-import shlex
 import tomllib
 from importlib import import_module
 
@@ -21,6 +20,8 @@ IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 SECTIONS = {path.partition(".")[0] for path, _, _ in settings_with_meaning()}
 SETTINGS = {path for path, _, _ in settings_with_meaning()}
 # Endings of files that begin like a section: train.jsonl.
+# Settings of earlier commits, in figures of docs/results.md that name the commit.
+REMOVED = {"train.refit", "loss.choose_dual"}
 ENDINGS = {"jsonl", "json", "csv", "txt", "tsv", "parquet", "npz", "md", "py", "safetensors", "te"}
 
 
@@ -68,7 +69,7 @@ def test_every_setting_that_a_page_names_exists(page):
         r"--set (?:\w+:)?(?:stages\.\w+\.)?([a-z]+\.[a-z_]+)=", text
     )
     named = [name for name in named if name.partition(".")[0] in SECTIONS and name.partition(".")[2] not in ENDINGS]
-    assert set(named) <= SETTINGS
+    assert set(named) <= SETTINGS | REMOVED
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
@@ -87,7 +88,7 @@ def test_every_command_of_a_page_has_its_options(page):
     lines = re.findall(r"(?:^|\$ |[|&] |-m )unidex ([a-z-][^\n]*)", fences, re.MULTILINE)
     lines += re.findall(r"`(?:[A-Z_]+=\d+ )?unidex ([a-z-][^`\n]*)`", text)
     for line in lines:
-        words = shlex.split(re.split(r"\s#\s|&&|\|\s|;\s|>\s", line)[0])
+        words = re.split(r"\s#\s|&&|\|\s|;\s|>\s", line)[0].split()
         words = words[1:] if words[0] == "--quiet" else words
         verb = " ".join(words[:2]) if words[0] == "labels" else words[0]
         if words[0].startswith("--") or verb == "labels VERB":

@@ -1,5 +1,6 @@
 """Every console command in the pages below prints what the page shows, and every example runs."""
 
+import doctest
 import re
 import shlex
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import pytest
 
 from helpers.command import UNIDEX
-from helpers.paths import ROOT
+from helpers.paths import DOCS, ROOT
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,21 @@ def test_every_command_prints_what_the_page_shows(page, num_files, num_commands,
         )
         assert (command, done.stdout) == (command, expected)
         assert done.returncode == (1 if expected.startswith("unidex: ") else 0)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "how-to/gandalf.md",
+        "reference/losses.md",
+        "reference/metrics.md",
+        "reference/search-index.md",
+    ],
+)
+def test_every_python_session_prints_what_the_page_shows(page):
+    found = doctest.testfile(str(DOCS / page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert found.attempted >= 7
+    assert found.failed == 0
 
 
 def test_the_example_goes_from_a_table_to_predictions():

