@@ -29,6 +29,7 @@ autodoc_type_aliases = {"NDArray": "numpy.ndarray"}
 autodoc_default_options = {"members": True, "show-inheritance": False}
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True
 
 html_theme = "furo"
 html_title = f"unidex {__version__}"
