@@ -243,7 +243,7 @@ def test_a_bucket_is_as_frequent_as_what_it_holds():
     assert features.idf.tolist() == pytest.approx([math.log(5 / 4) + 1])
 
 
-def test_most_frequent_features_come_first_and_are_kept():
+def test_the_most_frequent_features_come_first_and_are_kept():
     texts = ["a b c d", "a b c", "a b", "a"]
     settings = FeatureSettings(min_df=1, max_features=3, bigrams=False)
     features = Features.fit(texts, [], settings)
@@ -320,7 +320,7 @@ def test_saved_features_give_the_same_rows(tmp_path, settings):
     assert not [file for file in tmp_path.rglob("*") if file.suffix in {".pkl", ".pickle"}]
 
 
-def test_a_damaged_folder_is_told(tmp_path):
+def test_a_damaged_folder_is_named(tmp_path):
     Features.fit(TEXTS, LABELS).save(tmp_path)
     with pytest.raises(ModelError, match=r"features\.json: saved features must be here"):
         Features.load(tmp_path / "nowhere")
@@ -340,7 +340,7 @@ def test_a_damaged_folder_is_told(tmp_path):
         Features.load(tmp_path)
 
 
-def test_a_given_tokenizer_is_used_and_kept(tmp_path):
+def test_a_given_tokenizer_is_used_and_saved(tmp_path):
     trained = Features.fit(TEXTS, LABELS, EVERYTHING)
     trained.save(tmp_path / "one")
     settings = FeatureSettings(words=False, parts=False, bigrams=False, subwords=True, tokenizer=str(tmp_path / "one"))
@@ -451,7 +451,7 @@ def test_runs_with_other_hash_seeds_agree():
     assert len(outputs) == 1
 
 
-def test_progress_is_told_to_the_end():
+def test_progress_is_reported_to_the_end():
     seen = Counter()
 
     class Listener:
@@ -490,6 +490,6 @@ def test_progress_is_told_to_the_end():
         ({"char_scale": 0.0}, "char_scale must be a number > 0, but is 0.0; to leave a kind out, switch it off"),
     ],
 )
-def test_settings_that_cannot_be(settings, message):
+def test_invalid_settings_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         FeatureSettings(**settings)
