@@ -149,7 +149,8 @@ def test_twenty_steps_agree_with_one_process(processes, alone, tmp_path):
 
 def test_the_steps_that_are_compared_move_the_parameters(alone):
     from unidex.config.recipes import load
-    from unidex.nn.assembly import build_encoder, build_network
+    from unidex.encoders.registry import build_encoder
+    from unidex.nn.assembly import build_network
 
     data = distributed_steps.problem()
     for name, found in alone.items():
