@@ -111,7 +111,7 @@ def client(language):
 @pytest.mark.parametrize(
     ("language", "program", "num_lines"), [("python", sys.executable, 4), ("javascript", shutil.which("node"), 4)]
 )
-def test_a_client_of_the_page_prints_labels(service, tmp_path, language, program, num_lines):
+def test_the_example_clients_print_labels(service, tmp_path, language, program, num_lines):
     if program is None:
         pytest.skip("node is not installed")
     name, code = client(language)
