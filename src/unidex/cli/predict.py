@@ -30,8 +30,8 @@ def predict(
     """Predict the labels of texts.
 
     With --json, a line is {"text": ..., "labels": [{"id": 17, "uid": ..., "text": ..., "score": ...,
-    "frequency": "tail"}, ...]}; frequency is head, torso or tail. If the model is calibrated (docs/calibration.md), a
-    label has "probability" too.
+    "frequency": "tail"}, ...]}; frequency is head, torso or tail. If the model is calibrated
+    (docs/how-to/calibrate.md), a label has "probability" too.
 
     Examples: unidex predict hpo-model diseases.txt -k 3; echo "Marfan syndrome" | unidex predict hpo-model
     """

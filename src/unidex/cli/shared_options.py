@@ -40,7 +40,7 @@ _READING: dict[str, tuple[Any, Any]] = {
             str | None,
             "--format",
             "Format of DATA: unidex, xc-raw, dexml, pecos, xclib, bag-of-words, libmultilabel or table; "
-            "default: detected (docs/data-formats.md).",
+            "default: detected (docs/reference/data-formats.md).",
             metavar="NAME",
         ),
         None,

@@ -32,7 +32,7 @@ def train(
     Checkpoints are in MODEL.training during the run. --resume continues from the newest one and gives the same model as
     an uninterrupted run.
 
-    Several processes, on one machine or many: torchrun --nproc-per-node 4 -m unidex train ... (docs/distributed.md).
+    On several processes or machines: torchrun --nproc-per-node 4 -m unidex train ... (docs/how-to/many-processes.md).
 
     Examples: unidex train hpo --out hpo-model; unidex train a.csv --out a --recipe unidec --set train.epochs=5
     """
