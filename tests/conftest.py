@@ -2,11 +2,17 @@
 
 import logging
 import os
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from unidex import progress
+
+pytest.register_assert_rewrite("helpers")
+# Behind everything else: the benchmarks have names, such as metrics, that nothing else may find there.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 # A machine under load is slow, which is no failure.
 settings.register_profile("unidex", deadline=None)
