@@ -25,15 +25,31 @@ from unidex.training.towers import Towers
 
 
 @dataclass(frozen=True, eq=False)
+class Rows:
+    """Some rows of prepared texts, taken when they are needed.
+
+    Attributes:
+        prepared: all prepared texts.
+        ids: the rows.
+    """
+
+    prepared: Any
+    ids: Ids
+
+    def __getitem__(self, places: Any) -> Any:
+        return self.prepared[self.ids[places]]
+
+
+@dataclass(frozen=True, eq=False)
 class Sides:
     """What is encoded in a step.
 
     Attributes:
         towers: encoders and heads.
-        texts: the prepared texts of the batch, those of all processes.
-        labels: the prepared texts of this process's labels.
+        texts: the texts of the batch, those of all processes.
+        labels: the labels of this process.
         targets: the pairs of the batch.
-        first: the place in the pool of this process's first label.
+        first_label: the place in the pool of this process's first label.
         mixture: how texts are mixed; None to draw it from ``rng`` where the recipe asks for mixup.
         is_detached: whether the classifier's gradient stops before the encoder.
         rng: of feature dropout and mixup; in the same state on each process.
@@ -41,10 +57,10 @@ class Sides:
     """
 
     towers: Towers
-    texts: Any
-    labels: Any
+    texts: Rows
+    labels: Rows
     targets: Targets
-    first: int
+    first_label: int
     mixture: Mixture | None
     is_detached: bool
     rng: np.random.Generator
@@ -80,8 +96,8 @@ class OneGraph:
 
     def __init__(self, sides: Sides) -> None:
         towers, num_texts = sides.towers, sides.targets.shape[0]
-        labels = sides.labels if towers.encodes_labels else None
-        read = towers.read(sides.texts, labels, sides.touched, sides.rng)
+        labels = sides.labels[:] if towers.encodes_labels else None
+        read = towers.read(sides.texts[:], labels, sides.touched, sides.rng)
         mixture = sides.draw()
         self.targets = sides.targets if mixture is None else mixture.targets
         if mixture is not None:
@@ -138,7 +154,7 @@ class Chunks:
         self._label_cache: GradientCache | None = None
         texts, labels = self._text_cache.vectors(), ()
         if towers.encodes_labels:
-            ids = np.arange(sides.labels.shape[0])
+            ids = np.arange(len(sides.labels.ids))
             self._label_cache = GradientCache(encode_labels, ids, chunk=chunk, seed=[seed, 1, rank])
             labels = self._label_cache.vectors()
         self._read: tuple[Parts, Parts] | None = None
@@ -146,7 +162,7 @@ class Chunks:
         if mixture is not None:
             # Graphs end where the encoders' vectors are: caches take the gradient from there.
             self._read = (_leaves(texts), _leaves(labels))
-            mixed = _mixed(*self._read, mixture, sides.first, processes)
+            mixed = _mixed(*self._read, mixture, sides.first_label, processes)
             of_texts = towers.heads(mixed, len(own), is_detached=sides.is_detached)
             of_labels = towers.label_heads(self._read[1]) if towers.has_dual else ()
             self._scored = (*of_texts, *of_labels)

@@ -11,8 +11,7 @@ from torch import Tensor
 from unidex.config import Config
 from unidex.nn.network import Network
 from unidex.nn.row_table import Touched
-
-Parts = tuple[Tensor, ...]
+from unidex.training.gradient_cache import Parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +77,13 @@ class Towers:
         """
         network, found, levels = self.network, [], []
         if network.tree is not None:
-            texts = [part[:num_texts] for part in read]
+            texts = [_first(part, num_texts) for part in read]
             levels = network.tree(texts[1:] or texts * len(network.tree.tables))
         if self.has_dual:
             found += self.label_heads(read)
         if self.has_classifier:
             assert network.classifier is not None
-            encoded = (read[0] if network.classifier_encoder is None else read[-1])[:num_texts]
+            encoded = _first(read[0] if network.classifier_encoder is None else read[-1], num_texts)
             vectors = network.classifier(encoded.detach() if is_detached else encoded)
             found.append(network.classifier.unit(vectors) if self.config.heads.classifier_normalised else vectors)
         return (*found, *levels)
@@ -93,3 +92,8 @@ class Towers:
         """The dual encoder's vectors of what was read."""
         assert self.network.dual is not None
         return (self.network.dual(read[0]),)
+
+
+def _first(rows: Tensor, count: int) -> Tensor:
+    # All rows as they are: a slice would be one more node of the graph, and sum gradients in another order.
+    return rows if len(rows) == count else rows[:count]

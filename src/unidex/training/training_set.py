@@ -149,7 +149,7 @@ class Batching:
         pool, data = self._config.pool, self._data
         if self._positives_LN is not None:
             return label_batch(data.positives, data.filter_pairs, self._positives_LN, texts, rng)
-        if pool.labels == "all":
+        if pool.labels == "all" or self._config.has_tree:
             return whole_batch(data.positives, data.filter_pairs, texts)
         return make_batch(
             data.positives,
