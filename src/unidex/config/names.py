@@ -54,3 +54,5 @@ ENCODERS = Names(
     for file in (resources.files("unidex") / "encoders").iterdir()
     if file.name.endswith(".py") and (name := file.name.removesuffix(".py")) not in _NO_ENCODERS
 )
+
+LOSSES = Names(["decoupled-softmax", "supcon", "one-positive", "soft-top-k", "triplet", "contrastive", "bce"])

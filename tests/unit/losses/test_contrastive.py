@@ -9,9 +9,8 @@ import torch
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
 from unidex.errors import ConfigError
-from unidex.losses import Targets, contrastive, triplet
+from unidex.losses import HeadLoss, Targets, contrastive, triplet
 from unidex.losses.triplet import hardest_positives
-from unidex.training.drawn_targets import drawn_targets
 from unidex.verbs.pipeline import train
 
 # A text with two positives of unequal targets and an ignored pair, one with one, one without a positive, one whose
@@ -133,8 +132,8 @@ def test_positives_are_drawn_where_the_recipe_says_so():
     settings = load("unidec", ["loss.sampled_positives=2"]).loss
     targets = Targets.of([0, 0, 0, 1], [0, 1, 2, 0], shape=(2, 3))
     for name in ("triplet", "contrastive"):
-        assert drawn_targets(targets, name, settings, 0).totals(torch.float32).tolist() == [2, 1]
-    assert drawn_targets(targets, "bce", settings, 0) is targets
+        assert HeadLoss.of(name, settings).sample(targets, 0).totals(torch.float32).tolist() == [2, 1]
+    assert HeadLoss.of("bce", settings).sample(targets, 0) is targets
 
 
 @pytest.mark.parametrize("wide", ["pool.labels=all", "train.chunk=16"])
