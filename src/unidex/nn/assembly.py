@@ -45,8 +45,6 @@ def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[st
 
     Where encoder.path is a model folder of ours, its encoder is taken, vocabulary and all.
     """
-    # Refused here already: to count the features of many texts takes a while.
-    encoders_apart(config)
     folder = Path(config.encoder.path)
     if config.encoder.path and (folder / "config.toml").is_file() and (folder / "encoder.safetensors").is_file():
         return _encoder_of_model(config, folder)
@@ -103,27 +101,6 @@ def load_encoder(config: Config, folder: Path) -> Any:
     return _with_table(config, Features.load(folder))
 
 
-def encoders_apart(config: Config) -> bool:
-    """Whether the classifier has an encoder of its own; a recipe where it cannot have one is refused.
-
-    With one head there is nothing to share, and heads.shared_encoder says nothing.
-    """
-    heads = config.heads
-    if heads.shared_encoder or not (heads.dual and heads.classifier):
-        return False
-    unfit = None
-    if config.encoder.kind != "bag":
-        unfit = f"encoder.kind = {config.encoder.kind!r}"
-    elif config.augment.mixup != "none":
-        unfit = f"augment.mixup = {config.augment.mixup!r}, which mixes vectors that both heads read"
-    if unfit is not None:
-        raise ConfigError(
-            "an encoder of the classifier's own (heads.shared_encoder = false) needs encoder.kind = 'bag' and "
-            f"augment.mixup = 'none', but this recipe has {unfit}; set heads.shared_encoder=true or change that"
-        )
-    return True
-
-
 def build_network(
     config: Config,
     encoder: Any,
@@ -136,8 +113,6 @@ def build_network(
     With ``tree``, also with heads for its clusters.
     """
     heads = config.heads
-    if not (heads.dual or heads.classifier):
-        raise ConfigError("a recipe must have heads.dual or heads.classifier, but both are false")
     dim = heads.dim if heads.projection else encoder.dim
     options: dict[str, Any] = {"dropout": heads.dropout, "projection": heads.projection}
     dual = DualHead(encoder.dim, dim, normalised=heads.dual_normalised, **options) if heads.dual else None
@@ -152,7 +127,7 @@ def build_network(
         scale = 0.0 if heads.classifier_init == "zero" else 1.0 if heads.classifier_normalised else 0.02
         start = random_rows(rows, dim) * (scale / dim**0.5)
         table = RowTable((torch.nn.functional.pad(start, (0, 1)) if has_bias else start).to(device))
-    own = _own_encoder(config, encoder) if encoders_apart(config) else None
+    own = _own_encoder(config, encoder) if heads.separate_encoders else None
     network = Network(
         encoder,
         dual,
@@ -261,23 +236,7 @@ def _begin(network: Network, biases_L: torch.Tensor, start: str, positives: spar
 
 
 def _has_bias(config: Config) -> bool:
-    heads = config.heads
-    if heads.classifier_bias == "none":
-        return False
-    unfit = None
-    if heads.classifier_search_vectors != "plain":
-        unfit = f"heads.classifier_search_vectors = {heads.classifier_search_vectors!r}"
-    elif heads.classifier_normalised:
-        unfit = "heads.classifier_normalised = true"
-    elif heads.classifier_dropout:
-        unfit = f"heads.classifier_dropout = {heads.classifier_dropout}"
-    if unfit is not None:
-        raise ConfigError(
-            "a bias (heads.classifier_bias) is one more number of a label's vector, so that vectors must be trained "
-            f"and searched as they are, but this recipe has {unfit}; set heads.classifier_search_vectors=plain, "
-            "heads.classifier_normalised=false and heads.classifier_dropout=0, or heads.classifier_bias=none"
-        )
-    return True
+    return config.heads.classifier_bias != "none"
 
 
 def _feature_settings(config: Config) -> FeatureSettings:

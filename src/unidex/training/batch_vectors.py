@@ -152,7 +152,8 @@ class Chunks:
         chunk, rank = towers.config.train.chunk, processes.rank
         self._text_cache = GradientCache(encode_texts, own, chunk=chunk, seed=[seed, 0, rank])
         self._label_cache: GradientCache | None = None
-        texts, labels = self._text_cache.vectors(), ()
+        texts = self._text_cache.vectors()
+        labels: Parts = ()
         if towers.encodes_labels:
             ids = np.arange(len(sides.labels.ids))
             self._label_cache = GradientCache(encode_labels, ids, chunk=chunk, seed=[seed, 1, rank])

@@ -129,7 +129,7 @@ class Beam:
                 ranks.gather(asked.weights),
                 ranks.gather(asked.ignored_rows + first),
                 ranks.gather(asked.ignored_columns),
-                tuple(scores.shape),
+                (len(scores), scores.shape[1]),
             )
         value, gradient = loss.dense()(scores, loss.sample(asked, seed))
         gradient_BK = gradient[first : first + num_texts]
@@ -178,7 +178,9 @@ def candidate_targets(targets: Targets, first: int, ids_BK: Tensor) -> tuple[Tar
     >>> found.columns.tolist(), found.ignored_columns.tolist()
     ([1], [0, 2])
     """
-    targets_BK = _values_at(targets.rows - first, targets.columns, targets.weights, targets.shape[1], ids_BK).clamp_(max=1)
+    targets_BK = _values_at(targets.rows - first, targets.columns, targets.weights, targets.shape[1], ids_BK).clamp_(
+        max=1
+    )
     true_BK = targets_BK > 0
     passed_BK = ids_BK < 0
     if len(targets.ignored_rows):
@@ -186,8 +188,9 @@ def candidate_targets(targets: Targets, first: int, ids_BK: Tensor) -> tuple[Tar
         filters_BK = _values_at(targets.ignored_rows - first, targets.ignored_columns, ones, targets.shape[1], ids_BK)
         passed_BK = passed_BK | ((filters_BK > 0) & ~true_BK)
     rows, columns = true_BK.nonzero(as_tuple=True)
-    passed = passed_BK.nonzero(as_tuple=True)
-    return Targets(rows, columns, targets_BK[rows, columns], *passed, tuple(ids_BK.shape)), true_BK
+    ignored_rows, ignored_columns = passed_BK.nonzero(as_tuple=True)
+    weights, shape = targets_BK[rows, columns], (len(ids_BK), ids_BK.shape[1])
+    return Targets(rows, columns, weights, ignored_rows, ignored_columns, shape), true_BK
 
 
 def targets_of_clusters(targets: Targets, clusters_L: Tensor, num_clusters: int) -> Targets:

@@ -1,4 +1,4 @@
-"""The classifiers of a step's labels as they are scored: gathered, with dropout, of length 1 where the recipe says so."""
+"""The classifiers of a step's labels as they are scored: gathered, with dropout and of length 1 by the recipe."""
 
 from __future__ import annotations
 

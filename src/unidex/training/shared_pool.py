@@ -16,7 +16,7 @@ from unidex.config import Config
 from unidex.distributed import Processes
 from unidex.losses import HeadLoss
 from unidex.losses.blocks import BlockedGrad, Sink
-from unidex.losses.inner_product import inner_product_gradients
+from unidex.losses.inner_product import inner_product_loss
 from unidex.nn.row_table import RowTable, Touched
 from unidex.training.batch_vectors import BatchVectors
 from unidex.training.classifier_rows import ClassifierRows
@@ -111,7 +111,7 @@ class SharedPool:
         targets = loss.sample(vectors.targets, seed)
         if self.is_dense:
             targets = targets.to(texts_BD.device)
-            return inner_product_gradients(texts_BD, labels_PD, scale.detach(), targets, loss.dense(log_q_P))
+            return inner_product_loss(texts_BD, labels_PD, scale.detach(), targets, loss.dense(log_q_P))
         targets = targets.between(labels.first, labels.first + len(labels_PD)).to(texts_BD.device)
         return loss.blocked(
             texts_BD, labels_PD, scale.detach(), targets, log_q_L=log_q_P, ranks=self.processes, sink=sink

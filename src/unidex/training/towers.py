@@ -51,7 +51,11 @@ class Towers:
         if network.tree is not None and network.tree.layers:
             encoded, levels = network.encoder.at_layers(self._stacked(texts, labels), network.tree.layers)
             return (encoded, *levels)
-        read = [] if own is not None and not self.has_dual else [network.encoder(self._stacked(texts, labels), touched, rng)]
+        read = (
+            []
+            if own is not None and not self.has_dual
+            else [network.encoder(self._stacked(texts, labels), touched, rng)]
+        )
         if own is not None:
             # Only mixup needs labels from the classifier's encoder.
             mixed_in = labels if self.config.augment.mixup == "labels" else None
@@ -75,7 +79,9 @@ class Towers:
             num_texts: how many of the rows are texts.
             is_detached: whether the classifier's gradient stops before the encoder.
         """
-        network, found, levels = self.network, [], []
+        network = self.network
+        found: list[Tensor] = []
+        levels: list[Tensor] = []
         if network.tree is not None:
             texts = [_first(part, num_texts) for part in read]
             levels = network.tree(texts[1:] or texts * len(network.tree.tables))

@@ -108,10 +108,10 @@ def test_what_a_stage_cannot_have_is_refused_with_its_name(recipe, settings, sai
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["train.decay_epochs=1"], "needs one of one stage"),
-        (["train.surrogate=4"], "set in the last one"),
-        (["stages.first.train.surrogate=4"], "clusters of labels have no texts"),
-        (["predict.combine=decision-tree"], "it needs train.validation above 0"),
+        (["train.decay_epochs=1"], "need a recipe of one stage, but this recipe has train.decay_epochs = 1"),
+        (["heads.dual=false", "train.surrogate=4"], "last stage must learn the labels themselves"),
+        (["stages.first.train.surrogate=4"], "have no texts: only a classifier learns them"),
+        (["predict.combine=decision-tree"], "but this recipe has train.validation = 0"),
     ],
 )
 def test_stages_that_cannot_be_trained_are_refused_before_training(recipe, settings, said):
@@ -175,7 +175,7 @@ def test_steps_on_kept_vectors_are_steps_without_a_gradient_of_the_encoder():
 
 
 def test_a_frozen_encoder_needs_something_that_learns():
-    with pytest.raises(ConfigError, match="needs something else that learns"):
+    with pytest.raises(ConfigError, match="needs a classifier, a projection or a temperature that learns"):
         train(topics(), "depsl", settings=[*QUICK, "train.freeze_encoder=true"])
 
 
