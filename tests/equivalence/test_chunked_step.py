@@ -8,8 +8,9 @@ from helpers.gradients import gradients, one_graph, step_gradients, training_set
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
 from unidex.distributed import Processes
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.pools.pool import make_batch, whole_batch
 from unidex.training.gradient_cache import GradientCache
 from unidex.training.optimisers import Optimisers

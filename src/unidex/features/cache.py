@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import zlib
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.features.extractor import Features, as_csr
+from unidex.features.extractor import FeatureExtractor, as_csr
+from unidex.storage.atomic import replace_folder, unfinished_folder
 
 logger = logging.getLogger(__name__)
 
@@ -31,26 +30,25 @@ _DTYPES = {"weights": "<f4", "ids": "<i4", "ends": "<i8"}
 _BATCH = 10_000
 
 
-def cached_transform(features: Features, texts: Sequence[str], folder: Path) -> sparse.csr_array:
+def cached_transform(features: FeatureExtractor, texts: Sequence[str], folder: Path) -> sparse.csr_array:
     """``features.transform(texts)``, mapped from a file of the folder, which is made where it is missing or damaged."""
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / fingerprint(features, texts)
     matrix = _read(place, len(texts), features.num_features)
     if matrix is not None:
         return matrix
-    made = folder / f".making-{uuid4().hex}"
-    made.mkdir()
-    try:
-        _write(made, features, texts)
-        _put(made, place)
-        matrix = _read(place, len(texts), features.num_features)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-    # Another process may have put its own there, or the disk may fail: the caller gets the matrix in any case.
+    with unfinished_folder(place) as unfinished:
+        _write(unfinished, features, texts)
+        try:
+            replace_folder(unfinished, place)
+        except OSError as error:
+            logger.warning("the features could not be cached in %s: %s", place, error)
+    matrix = _read(place, len(texts), features.num_features)
+    # Another process may have replaced the folder, or the disk may fail: the caller gets the matrix in any case.
     return features.transform(texts) if matrix is None else matrix
 
 
-def fingerprint(features: Features, texts: Sequence[str]) -> str:
+def fingerprint(features: FeatureExtractor, texts: Sequence[str]) -> str:
     """A name for the matrix of these texts: another one as soon as a text, a setting or the vocabulary differs."""
     digest = blake2b(features.fingerprint.encode(), digest_size=16)
     source = iter(texts)
@@ -62,7 +60,7 @@ def fingerprint(features: Features, texts: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def _write(folder: Path, features: Features, texts: Sequence[str]) -> None:
+def _write(folder: Path, features: FeatureExtractor, texts: Sequence[str]) -> None:
     checksums = dict.fromkeys(_DTYPES, 0)
     sizes = dict.fromkeys(_DTYPES, 0)
     files = {name: (folder / name).open("wb") for name in _DTYPES}
@@ -81,21 +79,6 @@ def _write(folder: Path, features: Features, texts: Sequence[str]) -> None:
             file.close()
     manifest = {"checksums": checksums, "sizes": sizes}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-
-
-def _put(made: Path, place: Path) -> None:
-    """Rename into place; what stands there was found damaged, or another process was faster."""
-    try:
-        made.rename(place)
-    except OSError:
-        aside = place.with_name(f".damaged-{uuid4().hex}")
-        try:
-            place.rename(aside)
-            made.rename(place)
-        except OSError as error:
-            logger.warning("the features could not be kept in %s: %s", place, error)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _read(place: Path, num_texts: int, num_features: int) -> sparse.csr_array | None:

@@ -11,13 +11,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from unidex.nn.initialisation import orthogonal_linear
+
 
 class _Head(nn.Module):
     """A linear layer, or none, and dropout."""
 
     def __init__(self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True) -> None:
         super().__init__()
-        self.linear = _linear(dim_in, dim) if projection else None
+        self.linear = orthogonal_linear(dim_in, dim) if projection else None
         self.dropout = nn.Dropout(dropout)
 
 
@@ -82,10 +84,3 @@ class ClassifierHead(_Head):
         if not self.bias:
             return change(vectors)
         return torch.cat([change(vectors[:, :-1]), vectors[:, -1:]], dim=1)
-
-
-def _linear(dim_in: int, dim: int) -> nn.Linear:
-    linear = nn.Linear(dim_in, dim)
-    nn.init.orthogonal_(linear.weight)
-    nn.init.zeros_(linear.bias)
-    return linear

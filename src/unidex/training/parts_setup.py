@@ -12,7 +12,7 @@ from scipy import sparse
 from unidex.augment.walks import walks_by
 from unidex.config import Augment, Config
 from unidex.distributed import ALONE, Processes
-from unidex.nn.classifier_parts import FREE, GRAPH, TEXT, ClassifierParts, normalised_graph, scaled_rows, text_rows
+from unidex.nn.classifier_parts import FREE, GRAPH, TEXT, ClassifierParts, normalised_graph
 from unidex.nn.network import Network
 from unidex.training.training_set import TrainingSet
 
@@ -51,7 +51,7 @@ def make_parts(
     assert network.classifier is not None
     assert network.classifiers is not None
     heads, table = config.heads, network.words
-    words_LW = _scaled(config, data.labels, table.num_rows)
+    words_LW = network.encoder.word_counts(data.labels)
     words: dict[str, sparse.csr_array] = {}
     if TEXT in heads.classifier_parts:
         words[TEXT] = words_LW
@@ -79,12 +79,7 @@ def make_parts(
 
 def words_of_labels(config: Config, encoder: Any, labels: Any) -> sparse.csr_array | None:
     """How much each word counts for each label, where classifiers are made of words; else None."""
-    return _scaled(config, labels, encoder.table.num_rows) if has_parts(config) else None
-
-
-def _scaled(config: Config, labels: Any, num_words: int) -> sparse.csr_array:
-    # Rows of length 1 for a bag, as those of its texts; means of words for inception.
-    return scaled_rows(text_rows(labels, num_words), 2 if config.encoder.kind == "bag" else 1)
+    return encoder.word_counts(labels) if has_parts(config) else None
 
 
 def label_graph(positives: sparse.csr_array, settings: Augment, seed: int) -> sparse.csr_array:

@@ -15,26 +15,26 @@ from scipy import sparse
 
 from unidex.augment.label_points import check_label_texts
 from unidex.config import Config
-from unidex.config.capabilities import EncoderCapabilities
 from unidex.config.recipes import join_stages
 from unidex.config.rules import check_rules
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
-from unidex.encoders.bag import rare_weights
+from unidex.encoders import registry as encoders
 from unidex.model.model import Model, label_set
-from unidex.nn.assembly import build_encoder, build_network, start_cluster_biases
+from unidex.nn.assembly import build_network
+from unidex.nn.initialisation import initialise_classifiers, initialise_cluster_biases
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.decision_tree import check_installed
 from unidex.scoring.fusion import Weights
+from unidex.storage.atomic import write_text
 from unidex.training.loop import Trainer
 from unidex.training.parts_setup import make_parts, words_of_labels
 from unidex.training.phases import FALLING, REHEARSAL, changed, falling, sized
 from unidex.training.table_files import tables_to_files
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.transfer import (
-    begin_classifiers,
     carry_on,
     encoder_weights,
     restore_encoder,
@@ -51,11 +51,6 @@ logger = logging.getLogger(__name__)
 
 # Between the seeds of two stages, so that none draws what another has drawn.
 _STAGE_SEED = 1_000_003
-_CAN = {
-    "bag": EncoderCapabilities(has_table=True, has_twin=True),
-    "inception": EncoderCapabilities(has_table=True, needs_whole_batch=True),
-    "transformer": EncoderCapabilities(has_layers=True, is_pretrained=True),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +88,7 @@ class Run:
         stages = {name: sized(part, len(dataset.train)) for name, part in config.in_stages().items()}
         check_rules(
             stages,
-            encoder=_CAN[config.encoder.kind],
+            encoder=encoders.get(config.encoder.kind).can,
             num_processes=processes.size,
             has_label_texts=bool(dataset.labels.texts.num_bytes),
             device=device.type,
@@ -109,7 +104,7 @@ class Run:
         self.dataset, self.config, self.seed, self.device, self.folder = dataset, config, seed, device, folder
         self.processes = processes
         torch.manual_seed(seed)
-        self._encoder = build_encoder(config, dataset.train.texts, dataset.labels.texts)
+        self._encoder = encoders.build_encoder(config, dataset.train.texts, dataset.labels.texts)
         self._start: dict[str, torch.Tensor] | None = None
         self._validation: Validation | None = None
         # Texts are read once: a resumed run finds them as the first one left them. One process writes, the rest read.
@@ -254,9 +249,7 @@ class Run:
         calibration = self._validation.calibration(network, best.config, weights)
         best.trainer.go_back(before)
         if kept is not None and self.processes.is_first:
-            unfinished = kept.with_suffix(".unfinished")
-            unfinished.write_text(json.dumps(None if calibration is None else calibration.as_dict()), encoding="utf-8")
-            unfinished.rename(kept)
+            write_text(kept, json.dumps(None if calibration is None else calibration.as_dict()))
         self.processes.barrier()
         return calibration
 
@@ -341,17 +334,17 @@ class Run:
         # Without dropout: what begins at vectors begins at those that are searched.
         network.eval()
         if config.heads.classifier_feature_smoothing > 0 and network.classifier_encoder is not None:
-            weights = rare_weights(self._texts, config.heads.classifier_feature_smoothing)
-            network.classifier_encoder.weigh(torch.from_numpy(weights).to(self.device))
+            network.classifier_encoder.smooth_rare_features(self._texts, config.heads.classifier_feature_smoothing)
         goes_on = False
         if self._before is not None:
             same_labels = learns_labels(self._earlier[self._stage - 1][1]) and learns_labels(config)
             goes_on = carry_on(network, self._before, same_labels=same_labels)
         if config.heads.classifier and not goes_on:
-            begin_classifiers(network, config, data, self._labels, self.processes)
+            initialise_classifiers(network, config, self._labels, data.texts, data.positives, self.processes)
         is_new = tree is not None and (self._before is None or self._before.tree is None)
         if tree is not None and is_new and config.heads.classifier_bias != "none":
-            start_cluster_biases(network, config.heads.classifier_bias, cluster_positives(tree, data.positives))
+            positives = cluster_positives(tree, data.positives)
+            initialise_cluster_biases(network, config.heads.classifier_bias, positives)
         if config.train.table_storage == "file":
             assert self.folder is not None
             tables_to_files(network, self.folder / phase, self.processes.rank)

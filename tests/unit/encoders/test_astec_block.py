@@ -6,16 +6,17 @@ import torch
 from torch.nn.utils.parametrizations import spectral_norm
 
 from helpers.gradients import gradients
+from helpers.naive_features import settings_with
 from helpers.stopped_runs import digest, train_stopped_and_resumed
 from helpers.synthetic import topics
 from unidex.config.recipes import load
 from unidex.encoders.bag import BagEncoder
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError
-from unidex.features.extractor import Features
-from unidex.features.feature_settings import FeatureSettings
+from unidex.features.extractor import FeatureExtractor
 from unidex.model.explanation import explain
 from unidex.model.model import Model
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.nn.spectral import SpectralLinear, spectral_layers
 from unidex.verbs.pipeline import train
 
@@ -26,7 +27,7 @@ SMALL = ["encoder.dim=16", "features.min_df=1", "features.num_buckets=8", "train
 
 def encoder_of(dim=6, **settings):
     torch.manual_seed(0)
-    return BagEncoder(Features.fit(TEXTS, [], FeatureSettings(min_df=1)), dim, spectral=True, **settings)
+    return BagEncoder(FeatureExtractor.fit(TEXTS, [], settings_with(min_df=1)), dim, spectral=True, **settings)
 
 
 def stirred(encoder):
@@ -215,7 +216,7 @@ def test_an_encoder_of_another_form_is_not_taken(saved):
 
 def test_the_bag_without_it_is_what_it_was():
     torch.manual_seed(3)
-    features = Features.fit(TEXTS, [], FeatureSettings(min_df=1))
+    features = FeatureExtractor.fit(TEXTS, [], settings_with(min_df=1))
     table = torch.randn(features.num_features, 8) / 8**0.5
     layer = torch.nn.Linear(8, 8)
     torch.nn.init.normal_(layer.weight, std=0.1 / 8**0.5)

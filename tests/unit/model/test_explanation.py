@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from helpers.command import call
-from helpers.naive_features import EVERYTHING, LABELS, TEXTS, naive_features, some_settings, some_text
+from helpers.naive_features import EVERYTHING, LABELS, TEXTS, naive_features, settings_with, some_settings, some_text
 from helpers.synthetic import topics
 from unidex.cli.explain import _Page, marked_pieces
 from unidex.config.recipes import load
 from unidex.encoders.bag import BagEncoder
+from unidex.encoders.registry import build_encoder
 from unidex.errors import DataError, ModelError
-from unidex.features.extractor import Features
-from unidex.features.feature_settings import FeatureSettings
+from unidex.features.extractor import FeatureExtractor
 from unidex.features.single_text import placed_words, words_in
 from unidex.features.word_places import merged
 from unidex.features.words import normal_form
 from unidex.model.attribution import carried, feature_scores
 from unidex.model.explanation import explain
 from unidex.model.model import Model, label_set
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.nn.heads import ClassifierHead, DualHead
 from unidex.scoring import knn as neighbours
 from unidex.scoring import nearest_texts as nearest
@@ -137,9 +137,7 @@ MODELS = [random_model("auto"), random_model("unidec", "features.chars=true", "f
 
 def two_words(**settings):
     """An encoder of the words red and hat alone: rows (1, 0) and (0, 1), and a text of each has equal weights."""
-    features = Features.fit(
-        ["red hat"], [], FeatureSettings(min_df=1, weighting="none", **{"bigrams": False} | settings)
-    )
+    features = FeatureExtractor.fit(["red hat"], [], settings_with(min_df=1, **{"bigrams": False} | settings))
     encoder = BagEncoder(features, 2, residual=False)
     rows = {"red": [1.0, 0.0], "hat": [0.0, 1.0], "red hat": [1.0, 1.0]}
     encoder.table.weight = torch.tensor([rows[features.name(feature)] for feature in range(features.num_features)])
@@ -242,8 +240,8 @@ def test_placed_words_are_the_words_and_stand_where_they_came_from(text):
 @given(some_text, some_settings)
 @hypothesis_settings(deadline=None, max_examples=100)
 def test_placed_features_are_those_of_the_row_as_often_as_they_occur(text, settings):
-    settings = FeatureSettings(**{**settings.as_dict(), "min_df": 1})
-    features = Features.fit([*TEXTS, text], LABELS, settings)
+    settings = settings.model_copy(update={"min_df": 1})
+    features = FeatureExtractor.fit([*TEXTS, text], LABELS, settings)
     placed = features.placed(text)
     assert np.unique(placed.features).tolist() == features.transform([text]).indices.tolist()
     counts = Counter()
@@ -264,7 +262,7 @@ def test_placed_features_are_those_of_the_row_with_subwords_and_buckets(text):
         assert text[start:end] == text[start:end].strip()
 
 
-EVERY = Features.fit(TEXTS, LABELS, EVERYTHING)
+EVERY = FeatureExtractor.fit(TEXTS, LABELS, EVERYTHING)
 
 
 def test_characters_that_normal_form_takes_apart_or_joins_are_found_again():

@@ -15,6 +15,7 @@ from scipy import sparse
 from helpers.synthetic import QUICK, topics
 from unidex.config import recipes as recipes
 from unidex.data.texts import Texts
+from unidex.encoders.registry import build_encoder
 from unidex.errors import DataError, UnidexError
 from unidex.losses import Targets, decoupled_softmax
 from unidex.model import incremental as teaching
@@ -22,7 +23,7 @@ from unidex.model.incremental import teach
 from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
 from unidex.model.rotation import Lesson, _pull, turned
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.scoring import nearest_texts as nearest
 from unidex.scoring.knn import Neighbours
 from unidex.verbs import model_verbs, pipeline

@@ -6,9 +6,11 @@ import torch
 
 from helpers.synthetic import topics
 from unidex.config.recipes import load
+from unidex.encoders.registry import build_encoder
 from unidex.model.explanation import explain
 from unidex.model.model import Model
-from unidex.nn.assembly import build_encoder, build_network, start_biases
+from unidex.nn.assembly import build_network
+from unidex.nn.initialisation import initialise_biases
 from unidex.training.classifier_rows import ClassifierRows
 from unidex.verbs.pipeline import train
 
@@ -45,15 +47,15 @@ def test_scores_begin_at_the_log_odds_of_labels(temperature):
     data = topics()
     network = network_of(data, "heads.classifier_bias=log-odds", f"loss.temperature={temperature}")
     assert network.classifiers.weight[:, -1].abs().max() == 0
-    start_biases(network, "log-odds", data.train.positives, slice(0, data.num_labels))
+    initialise_biases(network, "log-odds", data.train.positives, slice(0, data.num_labels))
     counts = np.asarray(data.train.positives.sum(axis=0))
     said = torch.sigmoid(network.classifiers.weight[:, -1] * network.log_scales[1].exp()).detach().numpy()
     np.testing.assert_allclose(said, (counts + 0.5) / (len(data.train) + 1), rtol=1e-5)
     shard = network_of(data, "heads.classifier_bias=log-odds", f"loss.temperature={temperature}")
     shard.classifiers.weight = shard.classifiers.weight[5:9].clone()
-    start_biases(shard, "log-odds", data.train.positives, slice(5, 9))
+    initialise_biases(shard, "log-odds", data.train.positives, slice(5, 9))
     assert torch.equal(shard.classifiers.weight[:, -1], network.classifiers.weight[5:9, -1])
-    start_biases(network, "zero", data.train.positives, slice(0, data.num_labels))
+    initialise_biases(network, "zero", data.train.positives, slice(0, data.num_labels))
     assert network.classifiers.weight[:, -1].abs().max() == 0
 
 

@@ -14,6 +14,7 @@ from helpers.synthetic import topics
 from unidex import index as index_layer
 from unidex.config.recipes import load
 from unidex.config.tree import kept_levels
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError, DataError, ModelError
 from unidex.features.tokens import TokenRows, token_weights
 from unidex.index.tree import TreeIndex
@@ -23,7 +24,7 @@ from unidex.model.incremental import teach
 from unidex.model.model import Model
 from unidex.model.similar_labels import nearest_labels
 from unidex.nn import candidate_scores as candidates
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.nn.candidate_scores import candidate_scores
 from unidex.nn.label_tree import LabelTree, nested_clusters
 from unidex.pools.pool import whole_batch

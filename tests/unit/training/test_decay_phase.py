@@ -16,8 +16,9 @@ from helpers.synthetic import topics
 from unidex.config.recipes import load
 from unidex.data.dataset import Dataset, Split
 from unidex.distributed import ALONE
+from unidex.encoders.registry import build_encoder
 from unidex.model.model import Model
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.training.loop import Trainer, TrainingStoppedError
 from unidex.training.optimisers import Optimisers
 from unidex.training.training_set import Batching, TrainingSet

@@ -12,9 +12,11 @@ import torch
 from helpers.gradients import step_gradients, training_set
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError
 from unidex.model.model import Model
-from unidex.nn.assembly import build_encoder, build_network, start_classifiers
+from unidex.nn.assembly import build_network
+from unidex.nn.initialisation import classifiers_from_label_texts
 from unidex.nn.network import Network
 from unidex.nn.row_table import merged
 from unidex.pools.pool import make_batch
@@ -120,7 +122,7 @@ def test_classifiers_that_begin_from_label_texts_begin_from_their_own_encoder():
     data, _, network = setting(APART)
     network.eval()
     labels = network.encoder.prepare(data.labels.texts)
-    start_classifiers(network, labels)
+    classifiers_from_label_texts(network, labels)
     with torch.no_grad():
         expected = torch.nn.functional.normalize(network.classifier(network.classifier_encoder(labels)), dim=1)
     torch.testing.assert_close(network.classifiers.weight, expected)
