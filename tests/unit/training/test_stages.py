@@ -108,7 +108,10 @@ def test_what_a_stage_cannot_have_is_refused_with_its_name(recipe, settings, sai
     ("settings", "said"),
     [
         (["train.decay_epochs=1"], "need a recipe of one stage, but this recipe has train.decay_epochs = 1"),
-        (["heads.dual=false", "train.surrogate=4"], "last stage must learn the labels themselves"),
+        (
+            ["stages.second.heads.dual=false", "stages.second.train.surrogate=4"],
+            "last stage must learn the labels themselves",
+        ),
         (["stages.first.train.surrogate=4"], "have no texts: only a classifier learns them"),
         (["predict.combine=decision-tree"], "but this recipe has train.validation = 0"),
     ],
