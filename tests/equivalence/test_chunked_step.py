@@ -166,7 +166,7 @@ def test_recipes_over_all_labels_learn(recipe):
         assert model.metrics["test"]["P@1"] > 80
 
 
-def test_an_encoder_begins_where_another_model_ended(tmp_path):
+def test_an_encoder_is_initialised_from_another_model(tmp_path):
     data = topics()
     first = train(data, "depsl", out=tmp_path / "dual", settings=[*SMALL[:2], "train.epochs=4"])
     begun = [f"encoder.path={tmp_path / 'dual'}", "train.lr_encoder=0.0", "train.lr_heads=0.0", "train.epochs=1"]

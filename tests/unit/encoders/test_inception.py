@@ -117,7 +117,7 @@ def slow(encoder, ids):
 
 
 @pytest.mark.parametrize(("dim", "length"), [(64, 6), (68, 3), (100, 9)])
-def test_it_equals_plain_loops(dim, length):
+def test_the_encoder_equals_plain_loops(dim, length):
     encoder = encoder_of(dim, length)
     rows = encoder.prepare(TEXTS)
     found = encoder(rows)
@@ -148,7 +148,7 @@ def test_a_dimension_that_does_not_fit_is_refused_before_texts_are_read(dim):
         build_encoder(load("inceptionxml", [f"encoder.dim={dim}"]), [], [])
 
 
-def test_it_begins_as_if_there_were_no_attention():
+def test_attention_starts_as_if_it_were_absent():
     torch.manual_seed(0)
     encoder = InceptionEncoder(FeatureExtractor.fit(TEXTS, [], WORDS), Settings(kind="inception", dim=64))
     x = torch.randn(3, 32, 64)
@@ -331,7 +331,7 @@ def test_a_saved_model_predicts_the_same(data, saved):
     assert int(state["encoder.dense.3.num_batches_tracked"]) == model.metrics["training"]["steps"]
 
 
-def test_words_that_carried_a_label_are_shown(data, saved):
+def test_an_explanation_names_the_words_of_the_label(data, saved):
     model, _ = saved
     row = next(row for row in range(60) if data.test.positives[[row]].nnz == 1)
     text = data.test.texts[row]
@@ -379,7 +379,7 @@ def test_the_same_seed_gives_the_same_model_also_when_it_was_stopped(tmp_path, m
     assert digest(broken) == digest(tmp_path / "one")
 
 
-def test_an_encoder_can_begin_from_that_of_a_model(data, saved):
+def test_an_encoder_can_be_initialised_from_a_model(data, saved):
     model, folder = saved
     config = load("inceptionxml", [*LEARNING, f'encoder.path="{folder}"'])
     encoder = build_encoder(config, [], [])
@@ -389,7 +389,7 @@ def test_an_encoder_can_begin_from_that_of_a_model(data, saved):
         build_encoder(load("inceptionxml", [*LEARNING, f'encoder.path="{folder}"', "encoder.max_length=9"]), [], [])
 
 
-def test_words_can_begin_from_given_vectors(tmp_path):
+def test_words_can_be_initialised_from_given_vectors(tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     tokenizer = Tokenizer(models.WordLevel({"red": 0, "blue": 1, "hat": 2, "?": 3}, unk_token="?"))
@@ -405,7 +405,7 @@ def test_words_can_begin_from_given_vectors(tmp_path):
 
 
 @pytest.mark.parametrize("unfit", [["train.chunk=8"], ["heads.dual=true", "heads.shared_encoder=false"]])
-def test_what_batch_norm_cannot_bear_is_refused(unfit):
+def test_settings_that_batch_norm_excludes_are_refused(unfit):
     said = "must see all texts of a step at once" if "chunk" in unfit[0] else "encoder.kind = 'inception'"
     with pytest.raises(ConfigError, match=said):
         train(topics(num_train=40), "inceptionxml", settings=[*SMALL, *unfit])

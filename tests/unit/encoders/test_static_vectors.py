@@ -219,7 +219,7 @@ def test_errors_say_what_must_hold(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("dim", [64, 256, 512])
 @pytest.mark.parametrize("source", ["wordllama", "minilm"])
-def test_words_begin_as_near_each_other_as_in_the_source(source, dim):
+def test_initial_word_vectors_keep_the_similarities_of_the_source(source, dim):
     # Pairs that are near in both sources; not every pair is: wordllama has red nearer to doctor than to blue.
     texts = ["king queen", "banana apple", "car truck", "doctor nurse", "river lake", "golden ratio"]
     encoder = bag(dim, texts=texts)

@@ -193,7 +193,7 @@ def test_stacked_token_rows_hold_only_their_own_tokens():
         TokenRows.stack([])
 
 
-def test_kept_tokens_are_mapped_and_reused(tiny, tmp_path, monkeypatch):
+def test_cached_tokens_are_mapped_and_reused(tiny, tmp_path, monkeypatch):
     encoder = loaded(tiny)
     fresh = encoder.prepare(TEXTS)
     encoder.cache = tmp_path / "tokens"
@@ -220,7 +220,7 @@ def test_other_texts_lengths_and_tokenizers_have_other_fingerprints(tiny):
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
-def test_damaged_tokens_are_made_again(tiny, tmp_path, damage, caplog):
+def test_damaged_cached_tokens_are_made_again(tiny, tmp_path, damage, caplog):
     tokenizer = tokenizer_of(loaded(tiny))
     first = tokenise(TEXTS, tokenizer, 32, folder=tmp_path).as_lists()
     (file,) = tmp_path.iterdir()

@@ -220,7 +220,7 @@ def test_a_bucket_is_as_frequent_as_what_it_holds():
     assert features.idf.tolist() == pytest.approx([math.log(5 / 4) + 1])
 
 
-def test_most_frequent_features_come_first_and_are_kept():
+def test_the_most_frequent_features_come_first_and_are_kept():
     texts = ["a b c d", "a b c", "a b", "a"]
     settings = settings_with(min_df=1, max_features=3, bigrams=False)
     features = FeatureExtractor.fit(texts, [], settings)
@@ -296,7 +296,7 @@ def test_saved_features_give_the_same_rows(tmp_path, settings):
     assert not [file for file in tmp_path.rglob("*") if file.suffix in {".pkl", ".pickle"}]
 
 
-def test_a_damaged_folder_is_told(tmp_path):
+def test_a_damaged_folder_is_named(tmp_path):
     FeatureExtractor.fit(TEXTS, LABELS, settings_with()).save(tmp_path)
     with pytest.raises(ModelError, match=r"features\.json: saved features must be here"):
         FeatureExtractor.load(tmp_path / "nowhere")
@@ -316,7 +316,7 @@ def test_a_damaged_folder_is_told(tmp_path):
         FeatureExtractor.load(tmp_path)
 
 
-def test_a_given_tokenizer_is_used_and_kept(tmp_path):
+def test_a_given_tokenizer_is_used_and_saved(tmp_path):
     trained = FeatureExtractor.fit(TEXTS, LABELS, EVERYTHING)
     trained.save(tmp_path / "one")
     settings = settings_with(parts=False, bigrams=False, subwords=True, tokenizer=str(tmp_path / "one"))
@@ -427,7 +427,7 @@ def test_runs_with_other_hash_seeds_agree():
     assert len(outputs) == 1
 
 
-def test_progress_is_told_to_the_end():
+def test_progress_is_reported_to_the_end():
     seen = Counter()
 
     class Listener:
@@ -463,7 +463,7 @@ def test_progress_is_told_to_the_end():
         (["features.words=false"], "there is no setting features.words"),
     ],
 )
-def test_settings_that_cannot_be(settings, message):
+def test_invalid_settings_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         load("unidec", settings)
 

@@ -43,7 +43,7 @@ def test_a_bias_is_added_to_the_score(saved):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
-def test_scores_begin_at_the_log_odds_of_labels(temperature):
+def test_initial_biases_are_the_log_odds_of_labels(temperature):
     data = topics()
     network = network_of(data, "heads.classifier_bias=log-odds", f"loss.temperature={temperature}")
     assert network.classifiers.weight[:, -1].abs().max() == 0
@@ -59,7 +59,7 @@ def test_scores_begin_at_the_log_odds_of_labels(temperature):
     assert network.classifiers.weight[:, -1].abs().max() == 0
 
 
-def test_it_is_trained_and_begins_where_it_is_told():
+def test_a_bias_is_trained_from_its_initial_value():
     data = topics()
     still = [*SMALL, "train.lr_encoder=0.0", "train.lr_heads=0.0", "train.epochs=1"]
     for start in ("zero", "log-odds"):
@@ -72,14 +72,14 @@ def test_it_is_trained_and_begins_where_it_is_told():
         assert (after - before).abs().min() > 0
 
 
-def test_a_saved_model_has_it(saved):
+def test_a_saved_model_keeps_its_biases(saved):
     model, folder = saved
     assert model.metrics["test"]["P@1"] > 60
     texts = list(topics().test.texts)
     assert np.array_equal(Model.load(folder).predict(texts, 5).scores, model.predict(texts, 5).scores)
 
 
-def test_no_word_carries_it(saved):
+def test_no_word_is_credited_with_the_bias(saved):
     model, _ = saved
     for text in (topics().test.texts[1], ""):
         for reason in explain(model, text, k=3):
@@ -90,7 +90,7 @@ def test_no_word_carries_it(saved):
                 assert reason.score == pytest.approx(bias, abs=1e-5)
 
 
-def test_it_is_neither_scaled_nor_dropped_where_vectors_are():
+def test_a_bias_is_neither_scaled_nor_dropped_with_its_vector():
     settings = ["heads.classifier_bias=zero", "heads.classifier_normalised=true", "heads.classifier_dropout=0.5"]
     network = network_of(topics(num_train=20), *settings, "heads.classifier_search_vectors=unit")
     config = load("renee", [*SMALL, *settings])

@@ -284,7 +284,7 @@ def test_detached_epochs_keep_the_labels_loss_from_the_encoder():
 
 
 @pytest.mark.parametrize("learns", ["clusters", "labels"])
-def test_what_does_not_learn_stays_as_it_is(learns):
+def test_frozen_levels_do_not_change(learns):
     settings = ["tree.residual=true", "train.weight_decay=0.1", "train.epochs=2", f"tree.losses={learns}"]
     network, whole, config = built(topics(), *settings)
     before = {name: table.weight.clone() for name, table in network.tables().items()}
