@@ -70,7 +70,9 @@ def command_line() -> str:
         arguments = [_placeholder(found) for found in command.params if found.param_type_name == "argument"]
         usage = " ".join(["unidex", name, *arguments, "[OPTIONS]"])
         lines += ["", f"## unidex {name}", "", "```text", usage, "```", ""]
-        lines += [_escape((command.help or "").replace("\\[", "["))]
+        for paragraph in (command.help or "").replace("\\[", "[").split("\n\n"):
+            example = paragraph.removeprefix("Example: ")
+            lines += ["", _escape(paragraph) if example == paragraph else f"```text\n{example}\n```"]
         lines += ["", "| | default | meaning |", "|---|---|---|", *map(_parameter, command.params)]
     return "\n".join(lines)
 
