@@ -15,6 +15,7 @@ import torch.nn.functional as F  # noqa: N812  # the name everybody knows it by
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.waits import PATIENCE
 from unidex.losses import (
     Targets,
     bce,
@@ -293,7 +294,7 @@ class Threads:
     """Processes that are threads: each brings its values, and takes what they come to."""
 
     def __init__(self, size):
-        self._barrier, self._values = threading.Barrier(size, timeout=60), [None] * size
+        self._barrier, self._values = threading.Barrier(size, timeout=PATIENCE), [None] * size
 
     def rank(self, number):
         return Rank(partial(self._together, number))

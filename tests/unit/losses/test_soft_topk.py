@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers.waits import PATIENCE
 from unidex.losses import (
     Targets,
     blocked_soft_topk,
@@ -503,7 +504,7 @@ class Threads:
     """Processes that are threads: each call waits for the others."""
 
     def __init__(self, size):
-        self.size, self.barrier, self.slots = size, threading.Barrier(size, timeout=60), [None] * size
+        self.size, self.barrier, self.slots = size, threading.Barrier(size, timeout=PATIENCE), [None] * size
 
     def run(self, work):
         """The results of ``work(rank, ranks)``."""
