@@ -15,7 +15,7 @@ LAYERS = [
     {"errors", "progress"},
     {"config", "recipes"},
     {"storage"},
-    {"topk", "distributed"},
+    {"sparse_rows", "topk", "distributed"},
     {"data"},
     {"metrics", "losses"},
     {"features", "encoders", "nn", "index", "augment"},

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from unidex.topk import TopK, contains
+from unidex.sparse_rows import contains
+from unidex.topk import TopK
 
 
 def test_ties_go_to_the_lower_id_and_padding_to_the_end():
@@ -84,7 +85,7 @@ def test_rows_are_views():
 
 
 def test_contains_refuses_another_number_of_rows():
-    with pytest.raises(ValueError, match=r"one row a row of pairs \(2\), but have 1"):
+    with pytest.raises(ValueError, match=r"one row of columns per matrix row \(2\), but are 1"):
         contains(sparse.csr_array((2, 3)), np.array([[0]]))
 
 

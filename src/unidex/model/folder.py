@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,8 @@ from unidex.nn.network import Network
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.decision_tree import Fusing
 from unidex.scoring.knn import Neighbours
-from unidex.storage.locks import locked, sync, synced, unfinished_sibling
+from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
+from unidex.storage.locks import locked
 
 FORMAT = 2
 _READ = (OLD_NAMES, FORMAT)
@@ -85,11 +85,9 @@ def save(folder: Path, contents: Contents) -> None:
     """Write a model folder: complete, or not at all. One that is there is replaced."""
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with unfinished_sibling(folder) as unfinished:
+    with unfinished_folder(folder) as unfinished:
         _write(unfinished, contents)
-        unfinished.chmod(0o755)
-        before = _before(folder)
-        if not folder.exists() and not before.exists():
+        if not folder.exists() and not needs_restore(folder):
             try:
                 unfinished.rename(folder)
             except OSError:
@@ -99,26 +97,18 @@ def save(folder: Path, contents: Contents) -> None:
             else:
                 return
         # What is replaced may hold what is nowhere else: labels that were added since it was loaded.
-        synced(unfinished)
+        sync_folder(unfinished)
         with locked(folder):
-            shutil.rmtree(before, ignore_errors=True)
-            if folder.exists():
-                folder.rename(before)
-            unfinished.rename(folder)
-            sync(folder.parent)
-            shutil.rmtree(before, ignore_errors=True)
+            replace_folder(unfinished, folder)
 
 
 def restore(folder: Path) -> None:
-    """Undo half of a save: after a crash between its two renames, the old model is whole but stands aside."""
+    """Bring the old model back after a crash between the two renames of a save."""
     folder = folder.resolve()
-    before = _before(folder)
-    if folder.exists() or not before.exists():
-        return
-    # Whoever is between the two renames now holds the lock.
-    with locked(folder):
-        if not folder.exists() and before.exists():
-            before.rename(folder)
+    if needs_restore(folder):
+        # A process that is between the two renames now holds the lock.
+        with locked(folder):
+            restore_folder(folder)
 
 
 def load(folder: Path, device: str = "cpu") -> Contents:
@@ -180,11 +170,6 @@ def _read(folder: Path, device: str) -> Contents:
         None if calibration is None else Calibration.from_dict(calibration),
         None if fusing is None else Fusing.from_dict(fusing),
     )
-
-
-def _before(folder: Path) -> Path:
-    """Where the old model stands while the new one takes its place."""
-    return folder.with_name(f".{folder.name}-before")
 
 
 def _write(folder: Path, contents: Contents) -> None:

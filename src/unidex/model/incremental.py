@@ -26,7 +26,7 @@ from unidex.index.exact import search_exact
 from unidex.model.model import Model
 from unidex.model.rotation import Lesson, pair_scores, turned
 from unidex.scoring.fusion import EVEN
-from unidex.topk import contains
+from unidex.sparse_rows import contains
 
 NEAR_TEXTS = 100  # texts a taught label that it is held against, and as many known ones that are looked up for it
 NEAR_LABELS = 16  # labels a taught label whose own texts it is held against

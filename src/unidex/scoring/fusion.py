@@ -22,6 +22,7 @@ from torch import Tensor
 from unidex.index.exact import search_exact
 from unidex.nn.network import Vectors
 from unidex.scoring.knn import Neighbours
+from unidex.sparse_rows import values_at
 from unidex.topk import PADDING, TopK
 
 # Both heads alike: how near two texts are.
@@ -116,7 +117,7 @@ def parts_of(
         zero
         if queries.classifier is None or labels.classifier is None
         else _scores_of(queries.classifier, labels.classifier, ids),
-        zero if said is None else _values_at(said, ids),
+        zero if said is None else values_at(said, ids),
         np.log1p(counts_L).astype(np.float32)[np.maximum(ids, 0)],
         queries.dual is not None and queries.classifier is not None,
     )
@@ -171,18 +172,6 @@ def _best_columns(scores_NL: sparse.csr_array, most: int) -> NDArray[np.int64]:
     found = np.full((len(counts), most), PADDING, dtype=np.int64)
     found[rows[kept], places[kept]] = scores_NL.indices[order][kept]
     return found
-
-
-def _values_at(scores_NL: sparse.csr_array, ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The stored values at these columns, 0 where there is none; column indices are sorted."""
-    num_rows, num_columns = scores_NL.shape
-    if scores_NL.nnz == 0:
-        return np.zeros(ids_NK.shape, dtype=np.float32)
-    rows = np.arange(num_rows, dtype=np.int64)
-    keys = np.repeat(rows, np.diff(scores_NL.indptr)) * num_columns + scores_NL.indices
-    wanted = rows[:, None] * num_columns + np.maximum(ids_NK, 0)
-    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[places] == wanted, scores_NL.data[places], 0).astype(np.float32)
 
 
 def _scores_of(queries_ND: Tensor, vectors_LD: Tensor, ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -23,7 +23,8 @@ from unidex.scoring.decision_tree import CANDIDATES, Fusing
 from unidex.scoring.fusion import EVEN, FUSIONS, NEIGHBOURS, PRIORS, Parts, Weights, best_weights, parts_of
 from unidex.scoring.knn import Neighbours
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
-from unidex.topk import PADDING, TopK, contains
+from unidex.sparse_rows import contains
+from unidex.topk import PADDING, TopK
 
 logger = logging.getLogger(__name__)
 

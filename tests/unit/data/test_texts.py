@@ -140,12 +140,16 @@ def test_bytes_that_are_not_utf8_are_found_where_they_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("part", "array", "match"),
     [
-        ("bytes", np.zeros(5, dtype=np.int8), "x.bytes.npy: a saved array must be a list of uint8, but is int8 of 1"),
+        (
+            "bytes",
+            np.zeros(5, dtype=np.int8),
+            "x.bytes.npy: a saved array must have shape any length and type uint8, but has 5 of int8",
+        ),
         ("bytes", np.zeros(3, dtype=np.uint8), "x.ends.npy: ends of saved texts must ascend to the size of the block"),
         (
             "ends",
             np.zeros((2, 2), dtype=np.int64),
-            "x.ends.npy: a saved array must be a list of int64, but is int64 of",
+            "x.ends.npy: a saved array must have shape any length and type int64, but has 2 x 2 of",
         ),
         ("ends", np.array([5, 4]), "x.ends.npy: ends of saved texts must ascend"),
         ("ends", np.array([-1, 5]), "x.ends.npy: ends of saved texts must ascend"),
@@ -173,5 +177,5 @@ def test_files_that_are_no_arrays_are_refused(tmp_path, content):
         file.write_bytes(whole)
     np.savez(tmp_path / "archive.npz", a=np.zeros(1))
     (tmp_path / "x.ends.npy").write_bytes((tmp_path / "archive.npz").read_bytes())
-    with pytest.raises(DataError, match=r"x.ends.npy: a saved array must be a list of int64, but is an archive"):
+    with pytest.raises(DataError, match=r"x.ends.npy: a saved array must be here, but this is an archive"):
         Texts.load(tmp_path / "x")

@@ -23,7 +23,8 @@ from unidex.model import journal as changes
 from unidex.model.journal import Journal
 from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
-from unidex.storage.locks import LockedError, locked, unfinished_sibling
+from unidex.storage.atomic import unfinished_folder
+from unidex.storage.locks import LockedError, locked
 from unidex.verbs import living, pipeline
 
 TEXTS = list(topics().test.texts)
@@ -466,8 +467,9 @@ def test_a_change_that_the_disk_refuses_is_not_there(bare):
 HOLDING = """
 import sys, time
 from pathlib import Path
-from unidex.storage.locks import locked, unfinished_sibling
-with unfinished_sibling(Path(sys.argv[1])) as path, locked(sys.argv[1]):
+from unidex.storage.atomic import unfinished_folder
+from unidex.storage.locks import locked
+with unfinished_folder(Path(sys.argv[1])) as path, locked(sys.argv[1]):
     (path / "half").write_text("x")
     print(path, flush=True)
     time.sleep(60)
@@ -481,7 +483,7 @@ def test_a_lock_is_waited_for_and_freed_by_kill_9_and_leftovers_go_with_the_next
     holder = python(HOLDING, folder)
     unfinished = Path(holder.stdout.readline().strip())
     with (
-        pytest.raises(LockedError, match=r"m: only one process at a time .* been at it for 0\.05 s"),
+        pytest.raises(LockedError, match=r"m: only one process at a time .* held the lock for 0\.05 s"),
         locked(folder, wait_seconds=0.05),
     ):
         pass
@@ -489,7 +491,7 @@ def test_a_lock_is_waited_for_and_freed_by_kill_9_and_leftovers_go_with_the_next
     with pytest.raises(LockedError):
         impatient.append(A)
     # What a living process writes stays.
-    with unfinished_sibling(folder):
+    with unfinished_folder(folder):
         assert unfinished.exists()
     holder.kill()
     holder.communicate()
