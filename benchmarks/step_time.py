@@ -116,7 +116,9 @@ class Problem:
         if kind == "all":
             run_blocked(BlockedSoftmax, self.texts_BD, self.table.weight, SCALE, self._whole, sink=self._move)
         elif kind == "loss only":
-            run_blocked(BlockedSoftmax, self.texts_BD, self.table.weight, SCALE, self._whole, sink=lambda rows, gradient: None)
+            run_blocked(
+                BlockedSoftmax, self.texts_BD, self.table.weight, SCALE, self._whole, sink=lambda rows, gradient: None
+            )
         elif kind == "picked":
             self._step_on(self._pools[next(self._turn) % NUM_STEPS])
         else:
