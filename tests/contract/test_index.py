@@ -226,7 +226,7 @@ def test_damaged_folders_are_refused(kind, tmp_path):
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps({**manifest, "num_ids": 4}))
     with pytest.raises(
-        ModelError, match="must (have shape 4 x 3, but has|hold a graph of 4 vectors of 3 numbers .*, but holds) 3"
+        ModelError, match=r"must (have shape 4 x 3, but has|hold a graph of 4 vectors of 3 numbers .*, but holds) 3"
     ):
         index_layer.load(folder)
     (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
@@ -235,7 +235,7 @@ def test_damaged_folders_are_refused(kind, tmp_path):
     (folder / "manifest.json").write_text(json.dumps(manifest))
     data = folder / {"exact": "vectors.npy", "hnsw": "graph.faiss", "pq": "vectors.npy"}[kind]
     data.write_bytes(data.read_bytes()[:50])
-    with pytest.raises(ModelError, match="build (the index again|it anew)"):
+    with pytest.raises(ModelError, match=r"build (the index again|it anew)"):
         index_layer.load(folder)
     with pytest.raises(ModelError, match="must be of an index"):
         (ExactIndex if kind == "hnsw" else HnswIndex).load(folder)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from helpers import distributed_steps
 from helpers.synthetic import topics
+from helpers.waits import PATIENCE, wait_until
 from unidex import distributed
 from unidex.data import formats
 from unidex.distributed import ALONE, Processes, ProcessLostError
@@ -78,12 +79,12 @@ def test_processes_agree_on_a_name_that_no_dead_one_had(ranks, listed, first):
     names = {"unidex/old"}
     with ThreadPoolExecutor(3) as threads:
         for _ in range(2):
-            early = threads.submit(distributed._agreed_name, store, first, 3, timedelta(seconds=30))
+            early = threads.submit(distributed._agreed_name, store, first, 3, timedelta(seconds=PATIENCE))
             # Time enough to be taken in by what the dead have left.
             time.sleep(0.25)
             assert not early.done()
             late = [
-                threads.submit(distributed._agreed_name, store, rank, 3, timedelta(seconds=30))
+                threads.submit(distributed._agreed_name, store, rank, 3, timedelta(seconds=PATIENCE))
                 for rank in range(3)
                 if rank != first
             ]
@@ -203,16 +204,6 @@ def ranks_of(launcher):
     return found
 
 
-def wait_for(what, seconds=90):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = what()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not happen in time")
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finding the processes of a run needs /proc")
 def test_a_killed_rank_ends_the_run_and_any_number_of_processes_goes_on(data_folder, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -226,12 +217,11 @@ def test_a_killed_rank_ends_the_run_and_any_number_of_processes_goes_on(data_fol
         torchrun(2, *arguments, broken), env=ENVIRONMENT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     work = tmp_path / "broken.training"
-    wait_for(lambda: list(work.glob("training/checkpoint-*")))
-    victim = wait_for(lambda: ranks_of(launcher).get(1))
+    wait_until(lambda: list(work.glob("training/checkpoint-*")))
+    victim = wait_until(lambda: ranks_of(launcher).get(1))
     os.kill(victim, signal.SIGKILL)
-    killed = time.monotonic()
-    _, said = launcher.communicate(timeout=60)
-    assert time.monotonic() - killed < 60
+    # Soon, where a collective call alone would wait for hours.
+    _, said = launcher.communicate(timeout=PATIENCE)
     assert launcher.returncode != 0
     assert said.count("unidex: all 2 processes of a run must live") == 1, said[-3000:]
     assert "unidex/training" not in said, "no traceback of ours"
@@ -257,9 +247,9 @@ def test_torchrun_restarts_from_the_last_checkpoint(data_folder, tmp_path):
         stdout=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: list((tmp_path / "broken.training").glob("training/checkpoint-*")))
-    os.kill(wait_for(lambda: ranks_of(launcher).get(1)), signal.SIGKILL)
-    _, said = launcher.communicate(timeout=120)
+    wait_until(lambda: list((tmp_path / "broken.training").glob("training/checkpoint-*")))
+    os.kill(wait_until(lambda: ranks_of(launcher).get(1)), signal.SIGKILL)
+    _, said = launcher.communicate(timeout=PATIENCE)
     assert launcher.returncode == 0, said
     assert "resumed at step" in said
     # The same number of processes adds up in the same order: the same model to the last bit.

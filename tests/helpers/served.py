@@ -8,12 +8,12 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 from contextlib import contextmanager
 
 import httpx
 
 from helpers.command import UNIDEX
+from helpers.waits import PATIENCE, wait_until
 
 TOKEN = "correct-horse-battery-staple"
 AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
@@ -34,9 +34,9 @@ class Served:
         self.url = None
         self._said = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
-        assert self._said.wait(90), f"the service did not start:\n{self.log}"
+        assert self._said.wait(PATIENCE), f"the service did not start:\n{self.log}"
         assert self.url, f"the service did not start:\n{self.log}"
-        self.client = httpx.Client(base_url=self.url, timeout=60)
+        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE)
         self.address = self.client.base_url.host, self.client.base_url.port
 
     def _read(self):
@@ -53,12 +53,16 @@ class Served:
         assert answer.status_code == 200, answer.text
         return [[label["uid"] for label in row["labels"]] for row in answer.json()["predictions"]]
 
+    def wait_for_log(self, *parts):
+        """Until the log has all of these; a thread reads it."""
+        wait_until(lambda: all(part in self.log for part in parts))
+
     def stop(self):
         """SIGTERM; the exit code."""
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            return self.process.wait(30)
+            return self.process.wait(PATIENCE)
         finally:
             self.client.close()
 
@@ -94,7 +98,7 @@ def token_file(folder, *lines):
 
 def ask(address, body, connection=None, place="/v1/predict", method="POST", headers=None):
     """One request; (status, what was answered, whether the connection ends). Cheaper than a client of httpx."""
-    used = connection or http.client.HTTPConnection(*address, timeout=60)
+    used = connection or http.client.HTTPConnection(*address, timeout=PATIENCE)
     try:
         used.request(method, place, None if body is None else json.dumps(body), headers or {})
         answer = used.getresponse()
@@ -116,7 +120,7 @@ class Load:
         ]
 
     def _ask(self, address, texts, asked):
-        connection = http.client.HTTPConnection(*address, timeout=60)
+        connection = http.client.HTTPConnection(*address, timeout=PATIENCE)
         for text in itertools.cycle(texts):
             try:
                 status, answer, ends = ask(address, {"text": text, **asked}, connection)
@@ -136,15 +140,13 @@ class Load:
 
     def wait_for(self, count):
         """Until so many further answers have come."""
-        aim, deadline = len(self.statuses) + count, time.monotonic() + 60
-        while len(self.statuses) < aim and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert len(self.statuses) >= aim
+        aim = len(self.statuses) + count
+        wait_until(lambda: len(self.statuses) >= aim)
 
     def join(self):
         """Until all clients have ended."""
         for thread in self._threads:
-            thread.join(60)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
 
     def __exit__(self, *ended):

@@ -4,12 +4,14 @@ import threading
 
 import torch
 
+from helpers.waits import PATIENCE
+
 
 class Threads:
     """So many processes with labels of their own."""
 
     def __init__(self, size):
-        self.size, self.barrier, self.slots = size, threading.Barrier(size, timeout=60), [None] * size
+        self.size, self.barrier, self.slots = size, threading.Barrier(size, timeout=PATIENCE), [None] * size
 
     def run(self, work):
         """The results of ``work(rank, ranks)``."""

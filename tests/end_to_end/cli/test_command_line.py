@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
 from helpers.command import UNIDEX, assert_one_line, call, run
 from helpers.shop_files import RAW, put
+from helpers.waits import PATIENCE, wait_until
 from unidex import __version__
 from unidex.cli import main as cli
 from unidex.cli.output import print_table
@@ -234,7 +234,7 @@ def test_an_interrupt_in_the_midst_of_writing_leaves_nothing_behind(shop, tmp_pa
         "from unidex.data.formats import text_lines\n"
         # A shell lets what it runs in the background ignore interrupts, and the child would inherit that.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "text_lines._write_sparse = lambda *_: (pathlib.Path(os.environ['READY']).touch(), time.sleep(60))\n"
+        "text_lines._write_sparse = lambda *_: (pathlib.Path(os.environ['READY']).touch(), time.sleep(3600))\n"
         "main()"
     )
     ready = tmp_path / "ready"
@@ -244,10 +244,9 @@ def test_an_interrupt_in_the_midst_of_writing_leaves_nothing_behind(shop, tmp_pa
         stderr=subprocess.PIPE,
         env=os.environ | {"READY": str(ready)},
     )
-    while not ready.exists() and child.poll() is None:
-        time.sleep(0.02)
+    wait_until(lambda: ready.exists() or child.poll() is not None)
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=PATIENCE)
     assert child.returncode == 130
     assert out == b""
     assert b"Traceback" not in err

@@ -15,6 +15,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from helpers.synthetic import QUICK, topics
+from helpers.waits import PATIENCE, wait_until
 from page_picture import chromium_arguments, find_chromium
 from unidex.cli.main import app
 from unidex.config.recipes import load
@@ -75,11 +76,9 @@ def compared(data, tmp_path_factory):
     )
     model = out / "runs" / "unidec-none-0"
     checkpoints = model.with_name(f"{model.name}.training")
-    deadline = time.monotonic() + 120
-    while not any(checkpoints.glob("*/checkpoint-*")) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_until(lambda: any(checkpoints.glob("*/checkpoint-*")) or process.poll() is not None, pause=0.005)
     process.send_signal(signal.SIGKILL)
-    assert process.wait(timeout=60) == -signal.SIGKILL
+    assert process.wait(timeout=PATIENCE) == -signal.SIGKILL
     was_finished = records.record_file(model).exists()
     table = compare(data, RECIPES, out=out, num_seeds=2, settings=ASKED)
     return out, table, was_finished
@@ -301,7 +300,7 @@ def test_one_comparison_at_a_time(compared, data):
     out, _, _ = compared
     program = (
         "import sys, time; from unidex.storage.locks import locked\n"
-        "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
+        "with locked(sys.argv[1]): print('held', flush=True); time.sleep(3600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", program, str(out / "work" / "compare")], stdout=subprocess.PIPE)
     try:
@@ -311,7 +310,7 @@ def test_one_comparison_at_a_time(compared, data):
     finally:
         holder.kill()
         holder.wait()
-    with locked(out / "work" / "compare", wait_seconds=1):
+    with locked(out / "work" / "compare", wait_seconds=PATIENCE):
         pass
 
 

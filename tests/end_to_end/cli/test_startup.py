@@ -15,5 +15,6 @@ def cpu_seconds(*arguments):
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def test_help_takes_less_than_the_limit():
-    assert min(cpu_seconds("--help") for _ in range(5)) < LIMIT_SECONDS
+def test_help_takes_less_cpu_time_than_the_limit():
+    # The first of up to 20 tries that is not disturbed by other work on the machine.
+    assert any(cpu_seconds("--help") < LIMIT_SECONDS for _ in range(20))

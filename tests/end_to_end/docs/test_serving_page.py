@@ -14,6 +14,7 @@ from typer.main import get_command
 from helpers.paths import DOCS
 from helpers.served import TOKEN, served
 from helpers.synthetic import QUICK, topics
+from helpers.waits import PATIENCE
 from unidex.cli.main import app
 from unidex.server.limits import Limits
 from unidex.verbs.pipeline import train
@@ -67,7 +68,7 @@ def run(command, service, number_of_labels=24):
     command = command.replace("localhost:8000", f"{service.address[0]}:{service.address[1]}")
     command = command.replace("/10621", f"/{number_of_labels}").replace("HP:0000750", "L3")
     program, *arguments = shlex.split(command.replace("$TOKEN", TOKEN))
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, cwd=service.folder, timeout=60)
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, cwd=service.folder, timeout=PATIENCE)
     assert done.returncode == 0, (command, done.stderr)
     return done.stdout
 

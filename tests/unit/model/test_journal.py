@@ -472,7 +472,7 @@ from unidex.storage.locks import locked
 with unfinished_folder(Path(sys.argv[1])) as path, locked(sys.argv[1]):
     (path / "half").write_text("x")
     print(path, flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 

@@ -211,15 +211,17 @@ def test_any_score_has_a_probability(ids, scores):
     assert np.array_equal(found == 0, TopK.rank(ids, scores).ids < 0)
 
 
-def test_a_request_costs_no_time():
+def test_probabilities_of_a_request_cost_less_than_a_millisecond_of_cpu_time():
     topk, frequencies, _, hits = scored(1024, k=5)
     fit = Calibration.fit(topk, hits, frequencies)
-    seconds = []
-    for _ in range(20):
-        started = time.perf_counter()
+
+    def seconds():
+        started = time.thread_time()
         fit.probabilities(topk, frequencies)
-        seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 1e-3
+        return time.thread_time() - started
+
+    # The first of up to 200 tries that is not disturbed by other work on the machine.
+    assert any(seconds() < 1e-3 for _ in range(200))
 
 
 # Halves.

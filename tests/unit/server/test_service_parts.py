@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections import deque
+from contextlib import ExitStack, contextmanager
 
 import jsonschema_rs
 import msgspec
@@ -16,10 +17,11 @@ from hypothesis import strategies as st
 
 from helpers.served import ask
 from helpers.synthetic import QUICK, topics
+from helpers.waits import PATIENCE, wait_until
 from unidex.errors import ConfigError
+from unidex.server import micro_batches, schemas
 from unidex.server import request_bodies as reading
 from unidex.server import runner as running
-from unidex.server import schemas
 from unidex.server.app import create_app
 from unidex.server.counters import Metrics
 from unidex.server.gate import IS_GONE, Gate
@@ -30,7 +32,7 @@ from unidex.server.security import Tokens
 from unidex.server.settings import Settings
 from unidex.verbs.pipeline import train
 
-LIMITS = Limits(text_length=20, texts=3, labels=4, k=10, body=10_000, header_seconds=0.4, body_seconds=0.4)
+LIMITS = Limits(text_length=20, texts=3, labels=4, k=10, body=10_000, header_seconds=1, body_seconds=1)
 
 
 @pytest.fixture(scope="module")
@@ -40,21 +42,28 @@ def folder(tmp_path_factory):
     return out
 
 
-@pytest.fixture(scope="module")
-def nearby(folder):
-    """The service in a thread of this process, with short deadlines."""
+@contextmanager
+def served_here(folder, limits):
+    """The service in a thread of this process."""
     listening = socket.create_server(("127.0.0.1", 0))
-    found = Settings(folder=folder, limits=LIMITS)
+    found = Settings(folder=folder, limits=limits)
     ready = threading.Event()
     server = running.Server(running._config(found, lambda: create_app(found, lambda service: ready.set())))
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
-    assert ready.wait(60)
+    assert ready.wait(PATIENCE)
     server.address = listening.getsockname()
     yield server
     server.should_exit = True
-    thread.join(20)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def nearby(folder):
+    """A service with short deadlines."""
+    with served_here(folder, LIMITS) as found:
+        yield found
 
 
 @given(
@@ -92,14 +101,15 @@ class Echo:
 
     def __init__(self):
         self.batches = []
-        self.seconds = 0.0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
 
     def before(self):
         pass
 
     def answer(self, batch):
         self.batches.append([job.texts[first:last] for job, first, last in batch])
-        time.sleep(self.seconds)
+        assert self.may_answer.wait(PATIENCE)
         if any(job.asked == "all" for job, _, _ in batch):
             raise RuntimeError("the whole batch")
         return [ProblemError(422, "own") if job.asked == "own" else job.texts[first:last] for job, first, last in batch]
@@ -113,12 +123,13 @@ def test_batches_gather_and_deliver_and_keep_faults_apart():
         echo = Echo()
         batches = Batches(echo, asyncio.get_running_loop())
         assert await batches.submit(["a"], None, bool) == ["a"]
-        echo.seconds = 0.05
+        echo.may_answer.clear()
         first = batches.submit(["first"], None, bool)
-        await asyncio.sleep(0.02)
+        wait_until(lambda: len(echo.batches) == 2)
         futures = [batches.submit([str(number)], None, bool) for number in range(20)]
         wrong = batches.submit(["x"], "own", bool)
         gone = batches.submit(["gone"], None, lambda: True)
+        echo.may_answer.set()
         assert await first == ["first"]
         assert await asyncio.gather(*futures) == [[str(number)] for number in range(20)]
         with pytest.raises(ProblemError, match="own"):
@@ -139,19 +150,16 @@ def test_batches_gather_and_deliver_and_keep_faults_apart():
     asyncio.run(main())
 
 
-def test_a_lone_client_is_not_made_to_wait_for_company():
+def test_a_lone_client_is_not_made_to_wait_for_company(monkeypatch):
+    monkeypatch.setattr(micro_batches, "WAIT_SECONDS", 3600)
+
     async def main():
         batches = Batches(Echo(), asyncio.get_running_loop())
-        await batches.submit(["a"], None, bool)
-        started = time.process_time(), time.perf_counter()
         for _ in range(200):
-            await batches.submit(["a"], None, bool)
-        # 200 waits of 2 ms would be 0.4 s in which nothing is done.
-        idle = (time.perf_counter() - started[1]) - (time.process_time() - started[0])
+            await asyncio.wait_for(batches.submit(["a"], None, bool), PATIENCE)
         batches.stop()
-        return idle
 
-    assert min(asyncio.run(main()) for _ in range(3)) < 0.3
+    asyncio.run(main())
 
 
 NAMES = st.sampled_from(["texts", "text", "k", "mode", "min_probability", "allowed", "forbidden", "labels", "uid", "x"])
@@ -253,14 +261,14 @@ def test_the_document_is_whole(document):
 
 
 def test_a_body_that_does_not_come_is_given_up(nearby):
-    with socket.create_connection(nearby.address, timeout=10) as connection:
+    with socket.create_connection(nearby.address, timeout=PATIENCE) as connection:
         started = time.monotonic()
         connection.sendall(b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
         answer = connection.recv(4096)
         assert b"408 Request Timeout" in answer
         assert b"connection: close" in answer
         assert b'"status":408' in answer
-        assert 0.3 < time.monotonic() - started < 5
+        assert time.monotonic() - started > 0.9
 
 
 def ended(connection):
@@ -273,17 +281,33 @@ def ended(connection):
     return True
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\n", b"\r\n\r\n"])
-def test_headers_that_do_not_come_end_the_connection(nearby, sent):
-    with socket.create_connection(nearby.address, timeout=10) as connection:
-        connection.sendall(sent)
-        assert ended(connection)
-    # The same after a request that was whole.
-    with socket.create_connection(nearby.address, timeout=10) as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert b"200 OK" in connection.recv(4096)
-        connection.sendall(sent or b"\r\n")
-        assert ended(connection)
+def test_headers_that_do_not_come_end_the_connection(nearby):
+    """Headers that never begin or never end: of the first request, and of one that follows a whole one."""
+    with ExitStack() as stack:
+        connections = [
+            stack.enter_context(socket.create_connection(nearby.address, timeout=PATIENCE)) for _ in range(8)
+        ]
+        for whole, connection in zip([b"", b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"] * 4, connections, strict=True):
+            connection.sendall(whole)
+            assert not whole or b"200 OK" in connection.recv(4096)
+        for number, sent in enumerate([b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\n", b"\r\n\r\n"]):
+            connections[2 * number].sendall(sent)
+            connections[2 * number + 1].sendall(sent or b"\r\n")
+        assert all(ended(connection) for connection in connections)
+
+
+def test_slow_clients_hold_up_nobody(folder):
+    """More of them than requests may wait at once: headers that never end, bodies that never come."""
+    patient = Limits(concurrent=100, header_seconds=3600, body_seconds=3600)
+    with served_here(folder, patient) as server, ExitStack() as stack:
+        for number in range(150):
+            connection = stack.enter_context(socket.create_connection(server.address))
+            if number % 2:
+                connection.sendall(b"POST /v1/predict HTTP/1.1\r\nhost: x\r\n")
+            else:
+                connection.sendall(b'POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"te')
+        for _ in range(5):
+            assert ask(server.address, {"text": "a"})[0] == 200
 
 
 def test_nobody_may_write_where_there_are_no_tokens(nearby):

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from itertools import combinations
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from helpers.stopped_runs import digest, train_command
+from helpers.stopped_runs import digest, kill_at_checkpoint, train_command
 from helpers.synthetic import QUICK, begun, topics
 from unidex.config.recipes import load
 from unidex.data import formats
@@ -199,16 +198,7 @@ def test_a_run_that_is_killed_in_every_stage_resumes_to_the_same_model(recipe, t
     subprocess.run(command(data, unbroken, recipe), check=True, capture_output=True, env=environment)
     resume = []
     for stage in ("first", "second"):
-        process = subprocess.Popen(
-            command(data, broken, recipe, *resume), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-        )
-        deadline = time.monotonic() + 120
-        while not list(work.glob(f"training-{stage}/checkpoint-*")) and process.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-        process.kill()
-        if process.wait(timeout=60) == 0:
-            pytest.skip("the run was over before it was killed")
+        kill_at_checkpoint(command(data, broken, recipe, *resume), work / f"training-{stage}")
         resume = ["--resume"]
     done = subprocess.run(command(data, broken, recipe, "--resume"), capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

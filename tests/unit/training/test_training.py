@@ -2,17 +2,15 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
-import time
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
-from helpers.stopped_runs import digest, train_command
+from helpers.stopped_runs import digest, kill_at_checkpoint, train_command
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
 from unidex.data import formats
@@ -85,7 +83,7 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(tmp_path):
 
 
 def command(data, out, *more):
-    return train_command(data, out, "unidec", [*QUICK, "train.epochs=8", "train.checkpoint_every=3"], *more)
+    return train_command(data, out, "unidec", [*QUICK, "train.epochs=12", "train.checkpoint_every=3"], *more)
 
 
 @pytest.fixture(scope="module")
@@ -100,19 +98,8 @@ def test_a_killed_run_resumes_to_the_same_model(on_disk, tmp_path, with_signal):
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
     subprocess.run(command(on_disk, unbroken), check=True, capture_output=True, env=environment)
-    process = subprocess.Popen(
-        command(on_disk, broken), stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-    )
     work = tmp_path / "broken.training"
-    # Wait for a checkpoint of this run, then a random moment more.
-    deadline = time.monotonic() + 120
-    while not list(work.glob("training/checkpoint-*")) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.005)
-    time.sleep(random.uniform(0, 0.05))
-    process.send_signal(with_signal)
-    code = process.wait(timeout=60)
-    if code == 0:
-        pytest.skip("the run was over before the signal came")
+    code = kill_at_checkpoint(command(on_disk, broken), work / "training", with_signal=with_signal)
     assert code == (130 if with_signal == signal.SIGTERM else -signal.SIGKILL)
     assert not broken.exists()
     done = subprocess.run(command(on_disk, broken, "--resume"), capture_output=True, text=True, env=environment)
@@ -127,13 +114,7 @@ def test_a_killed_run_resumes_to_the_same_model(on_disk, tmp_path, with_signal):
 def test_resume_refuses_other_settings(on_disk, tmp_path):
     out = tmp_path / "model"
     work = tmp_path / "model.training" / "training"
-    process = subprocess.Popen(command(on_disk, out), stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    while not list(work.glob("checkpoint-*")) and process.poll() is None:
-        time.sleep(0.005)
-    process.kill()
-    process.wait()
-    if out.exists():
-        pytest.skip("the run was over before it was killed")
+    kill_at_checkpoint(command(on_disk, out), work)
     with pytest.raises(UnidexError, match="settings and the seed it began with"):
         train(on_disk, "unidec", out=out, settings=QUICK, resume=True)
     # Nor is what the stopped run has left thrown away by a new one.
