@@ -18,8 +18,9 @@ import torch
 from unidex.config.recipes import load
 from unidex.data import hpo
 from unidex.distributed import ALONE
+from unidex.encoders.registry import build_encoder
 from unidex.losses import Targets
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.pools.pool import Batch
 from unidex.training.wide_step import WideStep
 

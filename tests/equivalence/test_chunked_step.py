@@ -8,8 +8,9 @@ from helpers.gradients import gradients
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
 from unidex.distributed import ALONE, Processes
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.pools.pool import make_batch, whole_batch
 from unidex.training.gradient_cache import GradientCache
 from unidex.training.objective import objective
@@ -157,7 +158,7 @@ def test_classifiers_of_all_labels_are_moved_block_by_block_as_by_one_gradient()
         (["augment.mixup=texts"], "mixup"),
     ],
 )
-def test_what_cannot_go_block_by_block_is_named(changes, named):
+def test_settings_that_exclude_blocks_are_refused(changes, named):
     with pytest.raises(ConfigError, match=named):
         train(topics(), "unidec", settings=[*SMALL, *changes, "train.chunk=4"])
 
@@ -172,7 +173,7 @@ def test_recipes_over_all_labels_learn(recipe):
         assert model.metrics["test"]["P@1"] > 80
 
 
-def test_an_encoder_begins_where_another_model_ended(tmp_path):
+def test_an_encoder_is_initialised_from_another_model(tmp_path):
     data = topics()
     first = train(data, "depsl", out=tmp_path / "dual", settings=[*SMALL[:2], "train.epochs=4"])
     begun = [f"encoder.path={tmp_path / 'dual'}", "train.lr_encoder=0.0", "train.lr_heads=0.0", "train.epochs=1"]

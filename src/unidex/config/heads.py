@@ -55,3 +55,8 @@ class Heads(Section):
     classifier_search_vectors: Literal["unit", "plain"] = Field(
         "unit", description="search classifiers as unit vectors, or with the lengths they were trained to"
     )
+
+    @property
+    def separate_encoders(self) -> bool:
+        """Whether the classifier has an encoder of its own; one head alone has nothing to share."""
+        return self.dual and self.classifier and not self.shared_encoder

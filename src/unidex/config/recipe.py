@@ -98,6 +98,8 @@ def parse(settings: dict[str, Any], *, where: str) -> Config:
             raise ConfigError(f"{where}: {path} is now called {RENAMED[path]}; rename it") from None
         if first["type"] == "extra_forbidden":
             raise ConfigError(f"{where}: there is no setting {path}; {_nearest(path)}") from None
+        if first["type"] == "settings":
+            raise ConfigError(f"{where}: {path}: {first['msg']}") from None
         raise ConfigError(f"{where}: {path}: {first['msg']}, but is {quoted(first['input'])}") from None
 
 

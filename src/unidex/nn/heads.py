@@ -9,13 +9,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from unidex.nn.initialisation import orthogonal_linear
+
 
 class _Head(nn.Module):
     """A linear layer, or none, and dropout."""
 
     def __init__(self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True) -> None:
         super().__init__()
-        self.linear = _linear(dim_in, dim) if projection else None
+        self.linear = orthogonal_linear(dim_in, dim) if projection else None
         self.dropout = nn.Dropout(dropout)
 
 
@@ -70,10 +72,3 @@ class ClassifierHead(_Head):
     def as_searched(self, vectors: Tensor) -> Tensor:
         """Vectors of texts or of classifiers as they meet in a search."""
         return nn.functional.normalize(vectors, dim=1) if self.searched == "unit" else vectors
-
-
-def _linear(dim_in: int, dim: int) -> nn.Linear:
-    linear = nn.Linear(dim_in, dim)
-    nn.init.orthogonal_(linear.weight)
-    nn.init.zeros_(linear.bias)
-    return linear

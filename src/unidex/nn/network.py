@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,33 +22,6 @@ from unidex.nn.tree_heads import TreeHeads
 
 # Vectors are made in blocks of so many texts, so that memory does not grow with their number.
 BLOCK = 4096
-
-
-class Prepared(Protocol):
-    """Texts in the form an encoder reads, made once: sparse rows or token ids. Rows are taken by an array of ids."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of texts first."""
-
-    def __getitem__(self, rows: Any) -> Any: ...
-
-
-class Encoder(Protocol):
-    """Texts -> vectors. Texts and labels share it."""
-
-    dim: int
-
-    def prepare(self, texts: Any) -> Any:
-        """Texts in the form that ``__call__`` takes rows of."""
-
-    def stack(self, parts: list[Any]) -> Any:
-        """Prepared texts one after the other."""
-
-    def __call__(
-        self, prepared: Any, touched: list[Touched] | None = None, rng: np.random.Generator | None = None
-    ) -> Tensor:
-        """Vectors of prepared texts; with ``touched``, for training: rows of tables that were used are noted there."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,9 @@ from unidex.augment.walks import walks_by
 from unidex.config import Augment, Config
 from unidex.data.dataset import Dataset
 from unidex.distributed import Processes
+from unidex.encoders import registry as encoders
 from unidex.errors import ConfigError
-from unidex.nn.assembly import encoders_apart
-from unidex.nn.classifier_parts import FREE, GRAPH, TEXT, ClassifierParts, normalised_graph, scaled_rows, text_rows
+from unidex.nn.classifier_parts import FREE, GRAPH, TEXT, ClassifierParts, normalised_graph
 from unidex.nn.network import Network
 from unidex.training.training_set import TrainingSet
 
@@ -42,11 +42,11 @@ def _check(config: Config, dataset: Dataset, processes: Processes) -> None:
     if len(set(named)) < len(named):
         raise ConfigError(f"heads.classifier_parts must name a part once, but is {named}; leave one out")
     unfit = None
-    if config.encoder.kind == "transformer":
-        unfit = "encoder.kind = 'transformer', which has no vectors of words"
+    if not encoders.get(config.encoder.kind).can.has_table:
+        unfit = f"encoder.kind = {config.encoder.kind!r}, which has no vectors of words"
     elif config.train.freeze_encoder:
         unfit = "train.freeze_encoder = true; train.lr_encoder=0 leaves the vectors of words as they are"
-    elif encoders_apart(config):
+    elif config.heads.separate_encoders:
         unfit = "heads.shared_encoder = false"
     elif processes.size > 1:
         unfit = f"{processes.size} processes"
@@ -82,7 +82,7 @@ def make_parts(
     assert network.classifier is not None
     assert network.classifiers is not None
     heads, table = config.heads, network.encoder.table
-    words_LW = _scaled(config, data.labels, table.num_rows)
+    words_LW = network.encoder.word_counts(data.labels)
     words: dict[str, sparse.csr_array] = {}
     if TEXT in heads.classifier_parts:
         words[TEXT] = words_LW
@@ -109,12 +109,7 @@ def make_parts(
 
 def words_of_labels(config: Config, encoder: Any, labels: Any) -> sparse.csr_array | None:
     """How much each word counts for each label, where classifiers are made of words; else None."""
-    return _scaled(config, labels, encoder.table.num_rows) if has_parts(config) else None
-
-
-def _scaled(config: Config, labels: Any, num_words: int) -> sparse.csr_array:
-    # Rows of length 1 for a bag, as those of its texts; means of words for inception.
-    return scaled_rows(text_rows(labels, num_words), 2 if config.encoder.kind == "bag" else 1)
+    return encoder.word_counts(labels) if has_parts(config) else None
 
 
 def label_graph(positives: sparse.csr_array, settings: Augment, seed: int) -> sparse.csr_array:

@@ -18,9 +18,10 @@ from unidex.config import Config
 from unidex.config.recipes import join_stages
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
-from unidex.encoders.bag import rare_weights
+from unidex.encoders.registry import build_encoder
 from unidex.model.model import Model, label_set
-from unidex.nn.assembly import build_encoder, build_network, start_cluster_biases
+from unidex.nn.assembly import build_network
+from unidex.nn.initialisation import initialise_classifiers, initialise_cluster_biases
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
 from unidex.scoring.calibration import Calibration
@@ -32,7 +33,6 @@ from unidex.training.phases import FALLING, REHEARSAL, changed, falling, sized
 from unidex.training.table_files import tables_to_files
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.transfer import (
-    begin_classifiers,
     carry_on,
     check_fuse,
     check_recipe,
@@ -328,16 +328,16 @@ class Run:
         # Without dropout: what begins at vectors begins at those that are searched.
         network.eval()
         if config.heads.classifier_feature_smoothing > 0 and network.classifier_encoder is not None:
-            weights = rare_weights(self._texts, config.heads.classifier_feature_smoothing)
-            network.classifier_encoder.weigh(torch.from_numpy(weights).to(self.device))
+            network.classifier_encoder.smooth_rare_features(self._texts, config.heads.classifier_feature_smoothing)
         goes_on = False
         if self._before is not None:
             same_labels = learns_labels(self._earlier[self._stage - 1][1]) and learns_labels(config)
             goes_on = carry_on(network, self._before, same_labels=same_labels)
         if config.heads.classifier and not goes_on:
-            begin_classifiers(network, config, data, self._labels, self.processes)
+            initialise_classifiers(network, config, self._labels, data.texts, data.positives, self.processes)
         if self._tree is not None and self._before is None and config.heads.classifier_bias != "none":
-            start_cluster_biases(network, config.heads.classifier_bias, cluster_positives(self._tree, data.positives))
+            positives = cluster_positives(self._tree, data.positives)
+            initialise_cluster_biases(network, config.heads.classifier_bias, positives)
         if config.train.table_storage == "file":
             tables_to_files(network, None if self.folder is None else self.folder / phase, self.processes.rank)
         return network

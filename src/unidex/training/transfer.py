@@ -10,9 +10,8 @@ import torch
 from scipy import sparse
 
 from unidex.config import Config
-from unidex.distributed import Processes
 from unidex.errors import ConfigError
-from unidex.nn.assembly import start_biases, start_classifiers
+from unidex.nn.encoder_protocol import HasStagedDropout
 from unidex.nn.label_tree import balanced_clusters, label_centroids
 from unidex.nn.network import Network
 from unidex.scoring.decision_tree import check_installed
@@ -77,16 +76,15 @@ def check_fuse(config: Config) -> None:
 
 
 def set_dropout(encoder: Any, config: Config, built: Config) -> None:
-    """Let an encoder drop what a stage says; ``built`` is the recipe it was built by, which it follows otherwise."""
-    for key in ("dropout", "layer_dropout"):
-        wanted = getattr(config.encoder, key)
-        if isinstance(getattr(encoder, key, None), float):
-            setattr(encoder, key, wanted)
-        elif wanted != getattr(built.encoder, key):
-            raise ConfigError(
-                f"encoder.{key} can differ between stages for the bag alone, but differs for encoder.kind = "
-                f"{config.encoder.kind!r}; set it outside of [[stages]]"
-            )
+    """Let an encoder drop what a stage says; ``built`` is the recipe that it was built by."""
+    wanted = config.encoder.dropout, config.encoder.layer_dropout
+    if isinstance(encoder, HasStagedDropout):
+        encoder.set_dropout(*wanted)
+    elif wanted != (built.encoder.dropout, built.encoder.layer_dropout):
+        raise ConfigError(
+            "encoder.dropout and encoder.layer_dropout must be the same in all stages for encoder.kind = "
+            f"{config.encoder.kind!r}, but differ; set them outside of [[stages]]"
+        )
 
 
 def carry_on(network: Network, before: Network, *, same_labels: bool) -> bool:
@@ -113,47 +111,6 @@ def carry_on(network: Network, before: Network, *, same_labels: bool) -> bool:
         return False
     network.classifiers = before.classifiers
     return True
-
-
-def begin_classifiers(
-    network: Network, config: Config, data: TrainingSet, label_texts: Any, processes: Processes
-) -> None:
-    """Let new classifiers begin where the recipe says, those of clusters at random; biases too.
-
-    Args:
-        network: in eval mode, as what begins at vectors begins at those that are searched.
-        config: the recipe, or that of a stage.
-        data: what it is trained on, labels or clusters of them.
-        label_texts: prepared texts of all labels.
-        processes: who takes part; each has a shard of the classifiers.
-    """
-    heads, shard = config.heads, processes.shard(data.labels.shape[0])
-    if heads.classifier_init == "label-text" and not config.train.surrogate:
-        start_classifiers(network, label_texts[shard])
-    elif heads.classifier_init == "centroid" and not config.train.surrogate:
-        start_at_centroids(network, data.texts, data.positives, shard, processes)
-    if heads.classifier_bias != "none":
-        start_biases(network, heads.classifier_bias, data.positives, shard)
-
-
-@torch.no_grad()
-def start_at_centroids(
-    network: Network, texts: Any, positives: sparse.csr_array, shard: slice, processes: Processes
-) -> None:
-    """Let each classifier begin at the mean direction of its texts, less that of all labels; one without texts stays.
-
-    What all have in common changes every score of a text alike, so a search with such classifiers ranks labels by their
-    centroids, as Astec makes its shortlists; left in, it would make every label likely where there are no biases.
-    """
-    vectors = network.text_vectors(texts, processes).classifier
-    assert vectors is not None
-    assert network.classifiers is not None
-    centroids = label_centroids(vectors.cpu().numpy(), positives)
-    assert not sparse.issparse(centroids)
-    found = torch.from_numpy(np.ascontiguousarray(centroids))
-    said = found.abs().sum(dim=1, keepdim=True) > 0
-    found = torch.where(said, found - found[said[:, 0]].mean(dim=0), 0)[shard].to(network.device)
-    network.classifiers.weight.copy_(torch.where(said[shard].to(network.device), found, network.classifiers.weight))
 
 
 def num_surrogates(config: Config, num_labels: int) -> int:

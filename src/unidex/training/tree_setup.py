@@ -13,6 +13,7 @@ from unidex.augment.walks import walk_targets
 from unidex.config import Config
 from unidex.config.tree import Tree, kept_levels
 from unidex.distributed import Processes
+from unidex.encoders import registry as encoders
 from unidex.errors import ConfigError
 from unidex.features.tokens import TokenRows, token_weights
 from unidex.nn.label_tree import LabelTree, label_centroids, nested_clusters
@@ -86,7 +87,7 @@ def check_tree(config: Config, processes: Processes, *, followed: bool) -> None:
     tree, heads, predict = config.tree, config.heads, config.predict
     if not tree.levels:
         return
-    if tree.layers and (config.encoder.kind != "transformer" or len(tree.layers) != len(tree.levels)):
+    if tree.layers and (not encoders.get(config.encoder.kind).can.has_layers or len(tree.layers) != len(tree.levels)):
         raise ConfigError(
             f"tree.layers are those of a transformer, one list for each of the {len(tree.levels)} levels, but there "
             f"are {len(tree.layers)} and encoder.kind = {config.encoder.kind!r}; set tree.layers=[] or as many"

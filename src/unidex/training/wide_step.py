@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from unidex.config import Config
 from unidex.distributed import Processes
+from unidex.encoders import registry as encoders
 from unidex.errors import ConfigError
 from unidex.losses import HeadLoss
 from unidex.losses.blocks import BlockedGrad, Sink
@@ -66,9 +67,9 @@ class WideStep:
             unfit = "loss.classifier_bce"
         elif config.augment.mixup != "none":
             unfit = "augment.mixup"
-        if config.encoder.kind == "inception" and (self.processes.size > 1 or config.train.chunk):
+        if encoders.get(config.encoder.kind).can.needs_whole_batch and (self.processes.size > 1 or config.train.chunk):
             raise ConfigError(
-                "the inception encoder's BatchNorm must see all texts of a step at once, but this run has "
+                f"the {config.encoder.kind} encoder must see all texts of a step at once, but this run has "
                 f"{self.processes.size} processes and train.chunk = {config.train.chunk}; train it on one process with "
                 "train.chunk = 0"
             )

@@ -104,7 +104,7 @@ def test_attention_and_the_layer_of_a_part_equal_their_formulas():
         assert np.allclose(found, x + w @ np.maximum(x, 0) + bias, atol=1e-5)
 
 
-def test_a_part_begins_at_the_sum_of_words_and_its_rectified_self():
+def test_a_part_starts_as_the_sum_of_words_and_its_rectification():
     network, config, data = made("decaf", ["heads.classifier_bias=none"])
     vectors = data.labels @ network.encoder.table.weight.numpy()
     text = vectors + np.maximum(vectors, 0)
@@ -299,7 +299,7 @@ def test_the_vector_of_a_label_that_no_text_has_follows_its_words(part):
     assert torch.equal(before, network.all_classifiers()[0]) == (part == "free")
 
 
-def test_a_cluster_says_what_its_labels_say():
+def test_a_cluster_has_the_words_and_texts_of_its_labels():
     _, _, data = made("decaf", ["stages.surrogate.train.surrogate=5"])
     surrogate = load("decaf", [*SMALL, "stages.surrogate.train.surrogate=5"]).in_stages()["surrogate"]
     rows = scaled_rows(text_rows(data.labels, data.labels.shape[1]), 2)

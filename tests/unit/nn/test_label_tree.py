@@ -15,6 +15,7 @@ from unidex import index as index_layer
 from unidex.config.recipes import load
 from unidex.config.tree import kept_levels
 from unidex.distributed import Processes
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError, DataError, ModelError
 from unidex.features.tokens import TokenRows, token_weights
 from unidex.index.tree import TreeIndex
@@ -23,7 +24,7 @@ from unidex.model.incremental import teach
 from unidex.model.model import Model
 from unidex.model.similar_labels import nearest_labels
 from unidex.nn import candidate_scores as candidates
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.nn.candidate_scores import candidate_scores
 from unidex.nn.label_tree import LabelTree, nested_clusters
 from unidex.training.loop import Trainer
@@ -263,7 +264,7 @@ def test_detached_epochs_keep_the_labels_loss_from_the_encoder():
 
 
 @pytest.mark.parametrize("learns", ["clusters", "labels"])
-def test_what_does_not_learn_stays_as_it_is(learns):
+def test_frozen_levels_do_not_change(learns):
     settings = ["tree.residual=true", "train.weight_decay=0.1", "train.epochs=2", f"tree.losses={learns}"]
     network, whole, config = built(topics(), *settings)
     before = {name: table.weight.clone() for name, table in network.tables().items()}

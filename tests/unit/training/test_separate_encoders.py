@@ -12,9 +12,11 @@ import torch
 from helpers.gradients import gradients
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError
 from unidex.model.model import Model
-from unidex.nn.assembly import build_encoder, build_network, start_classifiers
+from unidex.nn.assembly import build_network
+from unidex.nn.initialisation import classifiers_from_label_texts
 from unidex.nn.network import Network
 from unidex.nn.row_table import merged
 from unidex.pools.pool import make_batch
@@ -108,7 +110,7 @@ def test_both_encoders_have_the_same_features_and_starts_of_their_own():
     assert torch.equal(again.classifier_encoder.table.weight, own.table.weight)
 
 
-def test_heads_draw_the_same_with_and_without_an_encoder_apart():
+def test_random_draws_do_not_depend_on_a_separate_encoder():
     projection = ["heads.projection=true", "heads.dim=10"]
     states = []
     for changes in ([], [APART]):
@@ -120,11 +122,11 @@ def test_heads_draw_the_same_with_and_without_an_encoder_apart():
     assert all(torch.equal(states[0][name], value) for name, value in states[1].items())
 
 
-def test_classifiers_that_begin_from_label_texts_begin_from_their_own_encoder():
+def test_classifiers_initialised_from_label_texts_use_their_own_encoder():
     data, _, network = setting(APART)
     network.eval()
     labels = network.encoder.prepare(data.labels.texts)
-    start_classifiers(network, labels)
+    classifiers_from_label_texts(network, labels)
     with torch.no_grad():
         expected = torch.nn.functional.normalize(network.classifier(network.classifier_encoder(labels)), dim=1)
     torch.testing.assert_close(network.classifiers.weight, expected)
@@ -183,7 +185,7 @@ def test_a_folder_from_before_the_setting_has_one_encoder(tmp_path):
     assert np.array_equal(old.predict(TEXTS, 5).scores, model.predict(TEXTS, 5).scores)
 
 
-def test_both_encoders_begin_where_the_dual_encoder_of_another_model_ended(folder):
+def test_both_encoders_are_initialised_from_the_dual_encoder_of_another_model(folder):
     begun = [f"encoder.path={folder}", "train.lr_encoder=0.0", "train.lr_heads=0.0", "train.epochs=1"]
     found = train(topics(), "unidec", settings=[*QUICK, APART, *begun]).network
     before = Model.load(folder).network
@@ -199,7 +201,7 @@ def digest(folder):
 
 
 @pytest.mark.parametrize("phase", ["training", "falling"])
-def test_a_resumed_run_equals_an_unbroken_one(phase, monkeypatch, tmp_path):
+def test_a_resumed_run_with_two_encoders_equals_an_unbroken_one(phase, monkeypatch, tmp_path):
     changes = [APART, "train.validation=0.2", "train.decay_epochs=2", "encoder.dropout=0.2"]
     settings = [*QUICK, *changes, "train.validate_every=2", "train.epochs=5", "train.checkpoint_every=5"]
     whole = train(topics(), "unidec", settings=settings, out=tmp_path / "whole")
