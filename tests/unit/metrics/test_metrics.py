@@ -16,7 +16,7 @@ from unidex.metrics import evaluation as evaluation_module
 from unidex.metrics.bins import contributions, frequency_bins, frequency_classes
 from unidex.metrics.evaluation import DEFAULT_KS, METRICS, Evaluation
 from unidex.metrics.propensity import inverse_propensity
-from unidex.metrics.ranking import LabelWeights, best_gains, hits, ndcg, precision, reciprocal_rank
+from unidex.metrics.ranked_lists import LabelWeights, best_gains, hits, ndcg, precision, reciprocal_rank
 from unidex.topk import TopK
 
 
