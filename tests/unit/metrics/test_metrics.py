@@ -469,7 +469,7 @@ def test_functions_alone_agree_with_the_evaluation(problem):
 
 
 def test_the_examples_of_the_metrics_page_run():
-    document = DOCS / "metrics.md"
+    document = DOCS / "reference" / "metrics.md"
     failed, tried = doctest.testfile(str(document), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried > 5
     assert failed == 0
