@@ -78,7 +78,6 @@ def get(name: str) -> RegisteredEncoder:
 
 def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> Any:
     """An encoder before training; where encoder.path is a model folder of ours, that model's encoder."""
-    check_separate_encoders(config)
     folder = Path(config.encoder.path)
     if config.encoder.path and (folder / "config.toml").is_file() and (folder / "encoder.safetensors").is_file():
         return _encoder_of_model(config, folder)
@@ -96,23 +95,6 @@ def check_any_features(config: Config, num_features: int) -> None:
         raise ConfigError(
             f"the {config.encoder.kind} encoder must find at least one feature that occurs in "
             f"{config.features.min_df} texts, but finds none; lower features.min_df"
-        )
-
-
-def check_separate_encoders(config: Config) -> None:
-    """Refuse an encoder of the classifier's own where it cannot be had."""
-    if not config.heads.separate_encoders:
-        return
-    unfit = None
-    if not get(config.encoder.kind).can.has_twin:
-        unfit = f"encoder.kind = {config.encoder.kind!r}, which cannot make a second encoder"
-    elif config.augment.mixup != "none":
-        unfit = f"augment.mixup = {config.augment.mixup!r}, which mixes vectors that both heads read"
-    if unfit is not None:
-        fit = " or ".join(repr(name) for name in ENCODERS if get(name).can.has_twin)
-        raise ConfigError(
-            f"an encoder of the classifier's own (heads.shared_encoder = false) needs encoder.kind = {fit} and "
-            f"augment.mixup = 'none', but this recipe has {unfit}; set heads.shared_encoder=true or change that"
         )
 
 

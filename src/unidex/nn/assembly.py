@@ -28,8 +28,6 @@ def build_network(
     With ``tree``, also with heads for its clusters.
     """
     heads = config.heads
-    if not (heads.dual or heads.classifier):
-        raise ConfigError("a recipe must have heads.dual or heads.classifier, but both are false")
     dim = heads.dim if heads.projection else encoder.dim
     options: dict[str, Any] = {"dropout": heads.dropout, "projection": heads.projection}
     dual = DualHead(encoder.dim, dim, normalised=heads.dual_normalised, **options) if heads.dual else None
@@ -80,20 +78,4 @@ def _tree_heads(config: Config, encoder: Any, tree: LabelTree, device: torch.dev
 
 
 def _has_bias(config: Config) -> bool:
-    heads = config.heads
-    if heads.classifier_bias == "none":
-        return False
-    unfit = None
-    if heads.classifier_search_vectors != "plain":
-        unfit = f"heads.classifier_search_vectors = {heads.classifier_search_vectors!r}"
-    elif heads.classifier_normalised:
-        unfit = "heads.classifier_normalised = true"
-    elif heads.classifier_dropout:
-        unfit = f"heads.classifier_dropout = {heads.classifier_dropout}"
-    if unfit is not None:
-        raise ConfigError(
-            "a bias (heads.classifier_bias) is one more number of a label's vector, so that vectors must be trained "
-            f"and searched as they are, but this recipe has {unfit}; set heads.classifier_search_vectors=plain, "
-            "heads.classifier_normalised=false and heads.classifier_dropout=0, or heads.classifier_bias=none"
-        )
-    return True
+    return config.heads.classifier_bias != "none"

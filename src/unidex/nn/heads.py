@@ -6,6 +6,8 @@ free vector a label.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -71,4 +73,14 @@ class ClassifierHead(_Head):
 
     def as_searched(self, vectors: Tensor) -> Tensor:
         """Vectors of texts or of classifiers as they meet in a search."""
-        return nn.functional.normalize(vectors, dim=1) if self.searched == "unit" else vectors
+        return self.unit(vectors) if self.searched == "unit" else vectors
+
+    def unit(self, vectors: Tensor) -> Tensor:
+        """Vectors of length 1; a bias, or the 1 that meets it, stays as it is."""
+        return self.beside_bias(lambda part: nn.functional.normalize(part, dim=1), vectors)
+
+    def beside_bias(self, change: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:
+        """Vectors with a change of all but the bias."""
+        if not self.bias:
+            return change(vectors)
+        return torch.cat([change(vectors[:, :-1]), vectors[:, -1:]], dim=1)

@@ -89,6 +89,7 @@ class Network(nn.Module):
         self.classifiers = classifiers
         self.tree = tree
         self.parts = None
+        self.fixed_words: RowTable | None = None
         # Learned as a logarithm: it stays positive, and a step changes it by a share of itself.
         scales = torch.tensor([-math.log(temperature), -math.log(classifier_temperature or temperature)])
         self.log_scales = nn.Parameter(scales, requires_grad=learn_temperature)
@@ -97,6 +98,15 @@ class Network(nn.Module):
     def device(self) -> torch.device:
         """Where the network lives."""
         return self.log_scales.device
+
+    @property
+    def words(self) -> RowTable:
+        """The word vectors that parts of classifiers are made of: those that the classifier's texts are read by."""
+        if self.fixed_words is not None:
+            return self.fixed_words
+        encoder = self.encoder if self.classifier_encoder is None else self.classifier_encoder
+        table: RowTable = encoder.table
+        return table
 
     def tables(self) -> dict[str, RowTable]:
         """The row tables by name."""
@@ -120,7 +130,9 @@ class Network(nn.Module):
 
     def _of_parts(self, ids_U: Tensor, own_UD: Tensor | None, touched: list[Touched] | None = None) -> Tensor:
         assert self.parts is not None
-        classifiers: Tensor = self.parts(ids_U, own_UD, self.encoder.table, touched)
+        # Word vectors of a frozen encoder are read, not learned.
+        noted = touched if self.fixed_words is None else None
+        classifiers: Tensor = self.parts(ids_U, own_UD, self.words, noted)
         return classifiers
 
     @torch.no_grad()
@@ -190,7 +202,8 @@ class Network(nn.Module):
         """Vectors of texts as they are searched; of several processes, each encodes a part and all get the whole."""
         if processes.size > 1:
             own = self.text_vectors(prepared[processes.part(prepared.shape[0])])
-            return Vectors(*(None if part is None else processes.gather(part) for part in (own.dual, own.classifier)))
+            parts = (own.dual, own.classifier, own.levels)
+            return Vectors(*(None if part is None else processes.gather(part) for part in parts))
         if self.tree is not None:
             return self._tree_vectors(prepared)
         encoded = self.encode(prepared)
@@ -200,10 +213,11 @@ class Network(nn.Module):
         classifier = None if self.classifier is None else self.classifier.as_searched(self.classifier(encoded))
         return Vectors(dual, classifier)
 
-    def tree_index(self, prepared_labels: Any) -> TreeIndex:
-        """An index that finds labels by way of the tree, as both are now."""
+    def tree_index(self, prepared_labels: Any, processes: Processes = ALONE) -> TreeIndex:
+        """An index that finds labels by way of the tree, as both are now; the same on each process."""
         assert self.tree is not None
-        return self.tree.index(self.label_vectors(prepared_labels).joined(), float(self.log_scales[1].detach().exp()))
+        vectors_LD = processes.gather(self.label_vectors(prepared_labels).joined())
+        return self.tree.index(vectors_LD, float(self.log_scales[1].detach().exp()))
 
     @torch.no_grad()
     def label_vectors(self, prepared: Any) -> Vectors:

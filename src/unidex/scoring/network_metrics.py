@@ -35,7 +35,7 @@ def score_network(
     """
     queries = network.text_vectors(texts, processes).joined()
     if network.tree is not None:
-        found = network.tree_index(labels).search(queries, places_needed(split, PLACES), forbidden=forbidden)
+        found = network.tree_index(labels, processes).search(queries, places_needed(split, PLACES), forbidden=forbidden)
         return metrics_of(found, dataset, split)
     vectors = network.label_vectors(labels).joined(fusion)
     first = processes.shard(dataset.num_labels).start

@@ -14,65 +14,12 @@ from unidex.errors import ConfigError
 from unidex.nn.encoder_protocol import HasStagedDropout
 from unidex.nn.label_tree import balanced_clusters, label_centroids
 from unidex.nn.network import Network
-from unidex.scoring.decision_tree import check_installed
 from unidex.training.training_set import TrainingSet
 from unidex.training.tree_setup import membership, smoothing_graph, targets_of_clusters
 
 logger = logging.getLogger(__name__)
 
 _CLUSTERS = 3  # part of a seed: batching has 0 to 2
-
-
-def check_recipe(stages: dict[str, Config]) -> None:
-    """Refuse what stages cannot have, before anything is trained."""
-    *earlier, last = stages.values()
-    if last.train.surrogate:
-        raise ConfigError(
-            "train.surrogate is for a stage that another follows, but is set in the last one; a model must know the "
-            "labels themselves"
-        )
-    for config in earlier:
-        heads = config.heads
-        if config.train.surrogate and (heads.dual or not heads.classifier):
-            raise ConfigError(
-                "a stage with train.surrogate needs heads.classifier = true and heads.dual = false, as clusters of "
-                "labels have no texts, but has not"
-            )
-    for config in stages.values() if earlier else ():
-        unfit = None
-        if config.train.decay_epochs:
-            unfit = "train.decay_epochs"
-        elif config.augment.method == "auto":
-            unfit = "augment.method = 'auto'"
-        elif config.pool.try_hard_negatives:
-            unfit = "pool.try_hard_negatives"
-        if unfit is not None:
-            raise ConfigError(
-                f"what is tried or trained beside a recipe needs one of one stage, but this one has {len(stages)} and "
-                f"{unfit}; leave that out"
-            )
-
-
-def check_fuse(config: Config) -> None:
-    """Refuse a tree that fuses scores where it cannot be fitted, before anything is trained."""
-    predict = config.predict
-    if predict.combine != "decision-tree":
-        return
-    check_installed()
-    wanted = {
-        "train.validation above 0": config.train.validation > 0,
-        "train.decay_epochs = 0": config.train.decay_epochs == 0,
-        "heads.dual = true and heads.classifier = true": config.heads.dual and config.heads.classifier,
-        "predict.fusion between 0 and 1": predict.choose_fusion or 0 < predict.fusion < 1,
-        "predict.knn = 0, not chosen": predict.knn == 0 and not predict.choose_knn,
-        "predict.label_prior = 0, not chosen": predict.label_prior == 0 and not predict.choose_label_prior,
-    }
-    missing = [rule for rule, holds in wanted.items() if not holds]
-    if missing:
-        raise ConfigError(
-            f"predict.combine = 'decision-tree' joins the scores of two heads as fitted on validation: it needs "
-            f"{missing[0]}, but the recipe has otherwise; change that or set predict.combine=sum"
-        )
 
 
 def set_dropout(encoder: Any, config: Config, built: Config) -> None:

@@ -205,8 +205,8 @@ class Validation:
 
     def _by_tree(self, network: Network, places: int) -> TopK:
         """The best labels of the texts kept back, as a label tree finds them."""
-        queries = network.text_vectors(self.texts).joined()
-        return network.tree_index(self.labels).search(queries, places, forbidden=self.forbidden)
+        queries = network.text_vectors(self.texts, self.processes).joined()
+        return network.tree_index(self.labels, self.processes).search(queries, places, forbidden=self.forbidden)
 
     def _counts(self) -> NDArray[np.int64]:
         """Number of texts that are trained on of each label."""

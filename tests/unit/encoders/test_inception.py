@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import erf
 
-from helpers.gradients import gradients
+from helpers.gradients import step_gradients, training_set
 from helpers.naive_features import settings_with
 from helpers.stopped_runs import digest, train_stopped_and_resumed
 from helpers.synthetic import topics
@@ -24,9 +24,8 @@ from unidex.model.explanation import explain
 from unidex.model.model import Model
 from unidex.nn.assembly import build_network
 from unidex.pools.pool import make_batch
-from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers, lr_factor
-from unidex.training.wide_step import WideStep
+from unidex.training.run import Run
 from unidex.verbs.pipeline import evaluate, train
 
 WORDS = settings_with(min_df=1, parts=False, bigrams=False, num_buckets=4)
@@ -278,10 +277,7 @@ def test_every_head_moves_every_layer(heads):
     positives, filters = data.train.positives, data.train.filter_pairs
     options = {"num_positives": 2, "num_negatives": 0, "size": 15, "shortlist": None}
     batch = make_batch(positives, filters, np.arange(30), rng=np.random.default_rng(0), **options)
-    texts, labels = (network.encoder.prepare(part.texts) for part in (data.train, data.labels))
-    value, touched = objective(network, texts, labels, batch, config, None, np.random.default_rng(5))
-    value.backward()
-    found = gradients(network, touched)
+    _, found = step_gradients(network, training_set(data, network.encoder), config, batch)
     assert {name for name, _ in network.encoder.named_parameters()} == {
         name.removeprefix("encoder.") for name in found if name.startswith("encoder.")
     }
@@ -410,15 +406,21 @@ def test_words_can_be_initialised_from_given_vectors(tmp_path):
 
 @pytest.mark.parametrize("unfit", [["train.chunk=8"], ["heads.dual=true", "heads.shared_encoder=false"]])
 def test_settings_that_batch_norm_excludes_are_refused(unfit):
-    said = "must see all texts of a step at once" if "chunk" in unfit[0] else "encoder.kind = 'bag'"
+    said = "must see all texts of a step at once" if "chunk" in unfit[0] else "encoder.kind = 'inception'"
     with pytest.raises(ConfigError, match=said):
         train(topics(num_train=40), "inceptionxml", settings=[*SMALL, *unfit])
 
 
 def test_several_processes_are_refused():
-    data, config, network = setting()
-    with pytest.raises(ConfigError, match="all texts of a step at once, but this run has 2 processes"):
-        WideStep(network, None, data.labels, config, Processes(rank=0, size=2), None, lambda *_: None)
+    with pytest.raises(ConfigError, match="all texts of a step at once, but this recipe has 2 processes"):
+        Run(
+            topics(num_train=40),
+            load("inceptionxml", SMALL),
+            seed=0,
+            device=torch.device("cpu"),
+            folder=None,
+            processes=Processes(0, 2),
+        )
 
 
 @pytest.mark.parametrize(("num_steps", "warmup"), [(100, 0.33), (45, 0.3), (7, 0.5)])

@@ -7,11 +7,11 @@ import torch
 from helpers.synthetic import topics
 from unidex.config.recipes import load
 from unidex.encoders.registry import build_encoder
-from unidex.errors import ConfigError
 from unidex.model.explanation import explain
 from unidex.model.model import Model
 from unidex.nn.assembly import build_network
 from unidex.nn.initialisation import initialise_biases
+from unidex.training.classifier_rows import ClassifierRows
 from unidex.verbs.pipeline import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "features.num_buckets=8", "train.batch_size=32", "train.epochs=4"]
@@ -90,10 +90,15 @@ def test_no_word_is_credited_with_the_bias(saved):
                 assert reason.score == pytest.approx(bias, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "unfit",
-    ["heads.classifier_search_vectors=unit", "heads.classifier_normalised=true", "heads.classifier_dropout=0.1"],
-)
-def test_a_bias_is_refused_beside_settings_that_change_vectors(unfit):
-    with pytest.raises(ConfigError, match=f"but this recipe has {unfit.split('=')[0]}"):
-        network_of(topics(num_train=20), "heads.classifier_bias=zero", unfit)
+def test_a_bias_is_neither_scaled_nor_dropped_with_its_vector():
+    settings = ["heads.classifier_bias=zero", "heads.classifier_normalised=true", "heads.classifier_dropout=0.5"]
+    network = network_of(topics(num_train=20), *settings, "heads.classifier_search_vectors=unit")
+    config = load("renee", [*SMALL, *settings])
+    network.classifiers.weight[:, -1] = torch.arange(len(network.classifiers.weight))
+    rows = ClassifierRows(network, config).gather(torch.tensor([3, 5]), [])
+    assert rows[:, -1].tolist() == [3.0, 5.0]
+    assert rows[:, :-1].norm(dim=1).tolist() == pytest.approx([1.0, 1.0])
+    assert (rows[:, :-1] == 0).any()
+    searched = network.classifier.as_searched(network.all_classifiers())
+    assert searched[3, -1] == 3
+    assert searched[3, :-1].norm() == pytest.approx(1.0)

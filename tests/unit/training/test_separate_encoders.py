@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.gradients import gradients
+from helpers.gradients import step_gradients, training_set
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
 from unidex.encoders.registry import build_encoder
@@ -21,7 +21,6 @@ from unidex.nn.network import Network
 from unidex.nn.row_table import merged
 from unidex.pools.pool import make_batch
 from unidex.training.loop import TrainingStoppedError
-from unidex.training.objective import objective
 from unidex.training.training_set import Batching
 from unidex.verbs.pipeline import evaluate, train
 
@@ -52,10 +51,7 @@ def gradients_of_a_step(data, config, network):
         shortlist=None,
         rng=np.random.default_rng(0),
     )
-    texts, labels = (network.encoder.prepare(part.texts) for part in (data.train, data.labels))
-    value, touched = objective(network, texts, labels, batch, config, None, np.random.default_rng(5))
-    value.backward()
-    return gradients(network, touched)
+    return step_gradients(network, training_set(data, network.encoder), config, batch)[1]
 
 
 def test_each_loss_moves_its_own_encoder_as_if_the_other_were_not_there():
@@ -137,17 +133,15 @@ def test_one_head_has_one_encoder(head):
     assert setting(APART, f"heads.{head}=false")[2].classifier_encoder is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        (["encoder.kind=transformer"], r"encoder\.kind = 'transformer'"),
-        (["augment.mixup=texts"], r"augment\.mixup = 'texts'"),
-        (["augment.mixup=labels"], r"augment\.mixup = 'labels'"),
-    ],
-)
-def test_recipes_that_need_one_encoder_are_refused(changes, named):
-    with pytest.raises(ConfigError, match=rf"{named}.*; set heads\.shared_encoder=true"):
-        train(topics(), "unidec", settings=[*QUICK, APART, *changes])
+def test_encoders_that_have_no_twin_are_refused():
+    with pytest.raises(ConfigError, match=r"encoder\.kind = 'transformer'.*heads\.shared_encoder=true"):
+        train(topics(), "unidec", settings=[*QUICK, APART, "encoder.kind=transformer"])
+
+
+@pytest.mark.parametrize("mode", ["texts", "labels"])
+def test_both_encoders_learn_from_mixed_vectors(mode):
+    model = train(topics(), "unidec", settings=[*QUICK, APART, f"augment.mixup={mode}"])
+    assert model.metrics["test"]["P@1"] > 40
 
 
 @pytest.fixture(scope="module")

@@ -107,10 +107,13 @@ def test_settings_a_stage_cannot_change_are_refused_with_their_name(recipe, sett
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["train.decay_epochs=1"], "needs one of one stage"),
-        (["train.surrogate=4"], "set in the last one"),
-        (["stages.first.train.surrogate=4"], "clusters of labels have no texts"),
-        (["predict.combine=decision-tree"], "it needs train.validation above 0"),
+        (["train.decay_epochs=1"], "need a recipe of one stage, but this recipe has train.decay_epochs = 1"),
+        (
+            ["stages.second.heads.dual=false", "stages.second.train.surrogate=4"],
+            "last stage must learn the labels themselves",
+        ),
+        (["stages.first.train.surrogate=4"], "have no texts: only a classifier learns them"),
+        (["predict.combine=decision-tree"], "but this recipe has train.validation = 0"),
     ],
 )
 def test_stages_that_cannot_be_trained_are_refused_before_training(recipe, settings, said):
@@ -174,7 +177,7 @@ def test_steps_on_stored_vectors_equal_steps_with_a_frozen_encoder():
 
 
 def test_a_frozen_encoder_needs_something_that_learns():
-    with pytest.raises(ConfigError, match="needs something else that learns"):
+    with pytest.raises(ConfigError, match="needs a classifier, a projection or a temperature that learns"):
         train(topics(), "depsl", settings=[*QUICK, "train.freeze_encoder=true"])
 
 
