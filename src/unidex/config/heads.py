@@ -23,7 +23,7 @@ class Heads(Section):
     shared_encoder: bool = Field(
         True,
         description="both heads score vectors of one encoder; false gives the classifier an encoder of its own, with "
-        "the same features (bag only)",
+        "the same features (for encoders that can make a second one, such as the bag)",
     )
     dim: int = Field(256, ge=1, description="dimension of each head")
     projection: bool = Field(True, description="tanh and linear layers of the paper before the scores")
@@ -32,23 +32,23 @@ class Heads(Section):
     classifier_dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the classifier's vectors")
     classifier_init: Literal["random", "zero", "label-text", "centroid"] = Field(
         "random",
-        description="what classifiers begin from: label-text, the vectors of the labels' texts; centroid, the mean "
+        description="initial values of classifiers: label-text, the vectors of the labels' texts; centroid, the mean "
         "vectors of the labels' train texts; both as the encoder gives them where the classifier is switched on",
     )
     classifier_parts: Annotated[list[Literal["free", "text", "graph"]], AfterValidator(_without_repeats)] = Field(
         ["free"],
         min_length=1,
-        description="what a label's classifier is made of in training: a free vector, the words of its text, those of "
-        "its neighbours in the label graph of [augment] walk_* (DECAF, ECLARE; bag and inception)",
+        description="what a label's classifier is made of in training: a free vector, the words of its text, the "
+        "words of similar labels in the label graph of [augment] walk_* (DECAF, ECLARE; with word vectors)",
     )
     combine_parts: Literal["gates", "attention"] = Field(
         "gates",
-        description="how several parts become one vector: a learned gate a number of each part (DECAF), or attention "
+        description="how several parts become one vector: a learned gate per number of each part (DECAF), or attention "
         "over the parts (ECLARE)",
     )
     classifier_bias: Literal["none", "zero", "log-odds"] = Field(
         "none",
-        description="a number of each label that is added to its score: none; one that begins at 0; or at the log odds "
+        description="a number per label that is added to its score: none; initially zero; or initially the log odds "
         "of the label in train, so that bce need not first push all labels down",
     )
     classifier_normalised: bool = Field(False, description="train the classifier on unit vectors, as it is searched")
@@ -56,7 +56,7 @@ class Heads(Section):
         0.0,
         ge=0,
         description="in an encoder of the classifier's own, a feature of n train texts weighs n / (n + this), so that "
-        "rare ones say little; 0 leaves them as they are",
+        "rare features count less; 0 switches it off",
     )
     classifier_search_vectors: Literal["unit", "plain"] = Field(
         "unit", description="search classifiers as unit vectors, or with the lengths they were trained to"
