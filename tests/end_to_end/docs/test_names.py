@@ -121,6 +121,13 @@ def test_every_python_name_of_a_page_exists(page):
             assert exists(f"{module}.{name}"), f"{module}.{name}"
 
 
+def test_every_test_that_a_page_names_exists():
+    tests = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
+    for page in PAGES:
+        for name in re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")):
+            assert f"def {name}(" in tests, f"{page.name} names {name}"
+
+
 def exists(name):
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
