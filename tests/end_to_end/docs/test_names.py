@@ -35,7 +35,8 @@ def commands():
     root = get_command(app)
     for name, command in root.commands.items():
         for inner, verb in getattr(command, "commands", {"": command}).items():
-            yield f"{name} {inner}".strip(), verb
+            if not verb.hidden:
+                yield f"{name} {inner}".strip(), verb
 
 
 def test_extras_are_those_of_the_package():
