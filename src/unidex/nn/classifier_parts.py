@@ -27,7 +27,7 @@ _PROJECTION_GAIN = 0.02
 
 
 def join_by_gates(parts_KUD: Tensor, gates_KD: Tensor) -> Tensor:
-    """Parts of classifiers as one vector a label, each number of each part behind a gate of its own.
+    """Parts of classifiers as one vector per label, each number of each part behind a gate of its own.
 
     Formula: w_l = sum over k of sigmoid(a_k) * c_kl, number by number
 
@@ -42,7 +42,7 @@ def join_by_gates(parts_KUD: Tensor, gates_KD: Tensor) -> Tensor:
 
 
 def join_by_attention(parts_KUD: Tensor, logits_UK: Tensor) -> Tensor:
-    """Parts of classifiers as one vector a label, their mean weighed by a softmax of the label's own.
+    """Parts of classifiers as one vector per label, their mean weighted by a softmax per label.
 
     Formula: w_l = sum over k of softmax(logits_l)_k c_kl
 
@@ -94,7 +94,7 @@ def scaled_rows(rows_LW: sparse.csr_array, order: int) -> sparse.csr_array:
 class WordPart(nn.Module):
     """The vector of a label by its words: with s the sum of their vectors, x = s or P s, and R(x) = x + W relu(x) + b.
 
-    W is held to spectral norm 1 and begins at the identity, b at 0; dropout lies between the rectifier and W. The
+    W is held to spectral norm 1 and is the identity at first, b is 0; dropout lies between the rectifier and W. The
     projection P is for classifiers of another space than the vectors of words.
 
     References: DECAF (arXiv 2108.00368), its residual block.
@@ -208,8 +208,8 @@ class ClassifierParts(nn.Module):
             return join_by_attention(parts_KUD, self.attention(parts_KUD))
         return join_by_gates(parts_KUD, torch.stack([self.gates[kind] for kind in self.kinds]))
 
-    def carry_on(self, before: ClassifierParts) -> None:
-        """Take over what both have: the layers and gates of a part, and attention between the same parts."""
+    def inherit(self, before: ClassifierParts) -> None:
+        """Take what both have: the layers and gates of a part, and attention between the same parts."""
         for kind in self.words.keys() & before.words.keys():
             self.words[kind].load_state_dict(before.words[kind].state_dict())
         with torch.no_grad():

@@ -194,7 +194,7 @@ def train_together(
         if work is not None and work.exists() and not resume:
             if any(work.glob("*/checkpoint-*")):
                 raise UnidexError(
-                    f"{work}: a run that was stopped lies here; go on with --resume, or remove the folder"
+                    f"{work}: An interrupted run is here. Continue it with --resume, or delete the folder."
                 )
             # Together: nobody may make a new one before all have seen the old one.
             processes.barrier()

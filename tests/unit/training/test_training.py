@@ -104,7 +104,7 @@ def test_a_killed_run_resumes_to_the_same_model(on_disk, tmp_path, with_signal):
     assert not broken.exists()
     done = subprocess.run(command(on_disk, broken, "--resume"), capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    assert "resumed at step" in done.stderr
+    assert "Resumed at step" in done.stderr
     assert digest(broken) == digest(unbroken)
     assert not work.exists()
     steps = [json.loads(line)["step"] for line in (broken / "train.jsonl").read_text().splitlines()]
@@ -115,16 +115,16 @@ def test_resume_refuses_other_settings(on_disk, tmp_path):
     out = tmp_path / "model"
     work = tmp_path / "model.training" / "training"
     kill_at_checkpoint(command(on_disk, out), work)
-    with pytest.raises(UnidexError, match="settings and the seed it began with"):
+    with pytest.raises(UnidexError, match="settings and the seed it started with"):
         train(on_disk, "unidec", out=out, settings=QUICK, resume=True)
     # Nor is what the stopped run has left thrown away by a new one.
-    with pytest.raises(UnidexError, match="go on with --resume, or remove the folder"):
+    with pytest.raises(UnidexError, match="Continue it with --resume, or delete the folder"):
         train(on_disk, "unidec", out=out, settings=QUICK)
     assert list(work.glob("checkpoint-*"))
 
 
 def test_a_loss_that_is_no_number_stops_with_the_step_and_the_remedy():
-    with pytest.raises(UnidexError, match=r"not any more at step \d+; lower the learning rates"):
+    with pytest.raises(UnidexError, match=r"finite number, but is not at step \d+; lower the learning rates"):
         train(topics(), "unidec", settings=[*QUICK, "train.lr_encoder=1e38", "train.lr_heads=1e38"])
 
 
