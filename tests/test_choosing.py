@@ -208,7 +208,7 @@ def test_what_is_not_asked_for_is_not_chosen_and_scores_as_a_search_does(unweigh
 
 def test_chosen_weights_are_no_worse_than_the_recipes_and_are_what_their_model_scores(unweighed):
     network, validation, config = unweighed
-    before = with_weights(config, fusion=0.98, neighbours=0.5, prior=-0.02)
+    before = with_weights(config, fusion=0.98, knn=0.5, label_prior=-0.02)
     free = {"choose_fusion": True, "choose_knn": True, "choose_label_prior": True}
     plain = validation.choice(network, 1, before)
     assert (plain.fusion, plain.knn, plain.label_prior) == (0.98, 0.5, -0.02)
@@ -223,7 +223,7 @@ def test_chosen_weights_are_no_worse_than_the_recipes_and_are_what_their_model_s
 
 def test_a_choice_scores_as_the_model_of_its_weights_does(unweighed):
     network, validation, config = unweighed
-    config = with_weights(config, fusion=0.3, neighbours=2.0, prior=0.05)
+    config = with_weights(config, fusion=0.3, knn=2.0, label_prior=0.05)
     choice = validation.choice(network, 1, config)
     data, rows = validation.dataset, validation.rows
     known = data.train.positives[rows]
@@ -232,8 +232,8 @@ def test_a_choice_scores_as_the_model_of_its_weights_does(unweighed):
     model = Model.build(config, network, labels, validation.labels, train=(validation.train_texts[rows], known))
     found = model.predict(list(validation.split.texts), 40, forbidden=validation.forbidden)
     assert choice.metrics == pytest.approx(metrics_of(found, data, validation.split), abs=1e-6)
-    # The neighbours have a say: without them the scores are others.
-    assert choice.metrics != validation.choice(network, 1, with_weights(config, neighbours=0.0)).metrics
+    # Without the kNN part the metrics differ.
+    assert choice.metrics != validation.choice(network, 1, with_weights(config, knn=0.0)).metrics
 
 
 @pytest.mark.parametrize("self_label", [True, False])

@@ -205,7 +205,7 @@ def test_why_gives_the_reasons_of_the_service(tab, service):
     panel = page.locator(f"#{why.get_attribute('aria-controls')}")
     for name, value in {**reason["parts"], "score": reason["score"]}.items():
         assert number(panel.locator(f"[data-part={name}]").text_content()) == pytest.approx(value, abs=6e-4)
-    assert set(reason["parts"]) >= {"dual", "classifier", "neighbours"}
+    assert set(reason["parts"]) >= {"dual", "classifier", "knn"}
     assert sum(reason["parts"].values()) == pytest.approx(rows[0]["score"], abs=1e-4)
     # The words stand where they stand in the text, also behind a letter that JavaScript counts twice.
     assert panel.locator(".words").text_content() == TEXT

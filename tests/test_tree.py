@@ -536,5 +536,5 @@ def test_inception_takes_a_tree():
     small += ["encoder.dropout=0.0", "encoder.layer_dropout=0.0", "heads.dropout=0.0"]
     small += ["pool.labels=picked", "tree.levels=[8]", "tree.search_beam=[6]", "tree.detached_epochs=1"]
     model = train(topics(), "inceptionxml", settings=small)
-    assert isinstance(model.index, TreeIndex)
+    assert isinstance(model.scorer.index, TreeIndex)
     assert model.metrics["test"]["P@1"] > 15

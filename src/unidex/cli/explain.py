@@ -26,7 +26,7 @@ def explain(
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="The text; - reads it from standard input.", show_default=False)
     ],
-    k: Annotated[int, typer.Option("-k", min=1, help="Explain so many of the best labels.")] = 5,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of best labels to explain.")] = 5,
     label: Annotated[
         list[str] | None,
         typer.Option("--label", metavar="UID", help="Explain this label instead, predicted or not. May be repeated."),
@@ -39,9 +39,9 @@ def explain(
 ) -> None:
     """Explain why a text is given its labels.
 
-    For each label: the parts of its score (dual encoder, classifier, nearest train texts, frequency), the words of the
-    text that carried it, the nearest train texts that have it, and which of the other predicted labels come with it in
-    train. Where output is no terminal, **word** carried much, *word* some, and ~word~ spoke against it.
+    For each label: the parts of its score (dual encoder, classifier, kNN, label prior), the contribution of each word
+    of the text, the nearest train texts that have the label, and the other predicted labels that occur with it on train
+    texts. Where output is no terminal, **word** contributed much, *word* some, and ~word~ counted against the label.
 
     With --json: {"text": ..., "labels": [{"id", "uid", "text", "score", "probability", "frequency", "parts", "tokens",
     "rest", "texts", "together"}, ...]}.
@@ -66,7 +66,7 @@ def explain(
 
 
 class _Page:
-    """The reasons for a person: in colours on a terminal, with signs elsewhere."""
+    """The explanations as text: in colours on a terminal, with signs elsewhere."""
 
     def __init__(self, longest: float, *, is_terminal: bool) -> None:
         self._longest = longest or 1.0
@@ -83,16 +83,16 @@ class _Page:
         for name, value in row["parts"].items():
             length = round(_BAR * abs(value) / self._longest)
             bar = ("\u2588" if self._console else "#" if value >= 0 else "-") * length
-            self._print([(f"   {name:<12}{value:8.4f}  ", ""), (bar, "green" if value >= 0 else "red")])
+            self._print([(f"   {name:<14}{value:8.4f}  ", ""), (bar, "green" if value >= 0 else "red")])
         pieces = marked_pieces(text, row["tokens"])
         if pieces:
             self._print(
-                [("   text        ", ""), *((self._signed(piece, mark), _STYLES[mark]) for piece, mark in pieces)]
+                [("   text          ", ""), *((self._signed(piece, mark), _STYLES[mark]) for piece, mark in pieces)]
             )
         for what, key, value in (("train text", "texts", "similarity"), ("comes with", "together", "share")):
             for near in row[key]:
                 self._print(
-                    [(f"   {what:<12}{near[value]:8.4f}  {_one_line(near['text'] or near.get('uid', ''))}", "")]
+                    [(f"   {what:<14}{near[value]:8.4f}  {_one_line(near['text'] or near.get('uid', ''))}", "")]
                 )
 
     def _signed(self, piece: str, mark: int) -> str:
@@ -104,14 +104,14 @@ class _Page:
             return
         from rich.text import Text
 
-        # Text: what stands in a user's data is never read as markup.
+        # Text: rich must not read markup in a user's data.
         self._console.print(Text.assemble(*(Text(piece, style=style) for piece, style in pieces)))
 
 
 def marked_pieces(text: str, tokens: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    """A text in pieces, each with its mark: 2 carried much, 1 some, 0 little, -1 spoke against it.
+    """A text in pieces, each with its mark: 2 contributed much, 1 some, 0 little, -1 counted against the label.
 
-    Of a long text only what stands around marked words is shown.
+    Of a long text only the surroundings of marked words are shown.
 
     >>> words = [{"start": 0, "end": 3, "score": 0.9}, {"start": 4, "end": 7, "score": 0.3}]
     >>> marked_pieces("red hat off", words)

@@ -17,8 +17,8 @@ import numpy as np
 from unidex.errors import UnidexError, quoted
 from unidex.model.journal import Change
 from unidex.model.model import Model
-from unidex.model.searcher import Mode
 from unidex.model.similar_labels import nearest_labels
+from unidex.scoring.layout import Mode
 from unidex.server.label_rows import EncodedLabels, label_row, near_row
 from unidex.server.micro_batches import Job, Part
 from unidex.server.problems import ProblemError, refused
@@ -66,7 +66,7 @@ class Live:
     @property
     def num_labels(self) -> int:
         """Labels that can be predicted."""
-        return self.model.index.num_labels
+        return self.model.scorer.index.num_labels
 
     def has(self, label: int) -> bool:
         """Whether an id is of a label that was not removed."""

@@ -168,12 +168,14 @@ class RemovedAnswer(msgspec.Struct):
 
 
 class Parts(msgspec.Struct, omit_defaults=True):
-    """What a score is made of; only the parts that the model has."""
+    """The terms of a score, which is their sum; only the parts that the model has."""
 
     dual: float | UnsetType = UNSET
     classifier: float | UnsetType = UNSET
-    neighbours: float | UnsetType = UNSET
-    frequency: float | UnsetType = UNSET
+    label_tree: float | UnsetType = UNSET
+    decision_tree: float | UnsetType = UNSET
+    knn: float | UnsetType = UNSET
+    label_prior: float | UnsetType = UNSET
 
 
 class TokenShown(msgspec.Struct):

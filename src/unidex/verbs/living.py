@@ -16,7 +16,7 @@ from unidex.errors import DataError
 from unidex.model.journal import unknown_label
 from unidex.model.label_set import Order
 from unidex.model.model import Model
-from unidex.model.searcher import Mode
+from unidex.scoring.layout import Mode
 
 _BLOCK = 1024
 
@@ -128,12 +128,12 @@ def remember(model: Model, file: Path) -> dict[str, int]:
     """Let the texts of a file and their labels count among the neighbours from now on; the result counts them."""
     texts, positives = pairs_in(model, file)
     model.remember(texts, positives)
-    assert model.neighbours is not None
+    assert model.scorer.knn is not None
     return {
         "num_texts": len(texts),
         "num_pairs": int(positives.nnz),
         "num_labels": len(np.unique(positives.indices)),
-        "total": model.neighbours.num_texts,
+        "total": model.scorer.knn.num_texts,
     }
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import torch
 
     from unidex.model.model import Model
-    from unidex.model.searcher import Mode
+    from unidex.scoring.layout import Mode
 
 logger = logging.getLogger(__name__)
 
@@ -276,13 +276,13 @@ def calibrate(
         frequencies[ids_of[ids_of >= 0]] = model.labels.frequencies[ids_of >= 0]
         topk = _predicted(model, dataset, texts, mode, PLACES)
         places = Places.of(topk, texts.positives, texts.filter_pairs, frequencies)
-        if check and model.calibration is not None:
-            probabilities = model.calibration.probabilities(places.topk, frequencies)
+        if check and model.scorer.calibration is not None:
+            probabilities = model.scorer.calibration.probabilities(places.topk, frequencies)
         else:
-            model.calibration, probabilities = calibrated(places, mode=mode, precision=precision)
-            model.metrics["calibration"] = model.calibration.summary() | {"data": dataset.name, "split": split}
+            model.scorer.calibration, probabilities = calibrated(places, mode=mode, precision=precision)
+            model.metrics["calibration"] = model.scorer.calibration.summary() | {"data": dataset.name, "split": split}
             model.save(folder)
-    found = checked(places, model.calibration, probabilities)
+    found = checked(places, model.scorer.calibration, probabilities)
     return {"model": str(folder), "data": dataset.name, "split": split} | found
 
 
