@@ -2,14 +2,20 @@
 
 import logging
 import os
+import sys
+from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from unidex import progress
 
-# A machine under load is slow, which is no failure.
-settings.register_profile("unidex", deadline=None)
+pytest.register_assert_rewrite("helpers")
+# Behind everything else: the benchmarks have names, such as metrics, that nothing else may find there.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+# A busy machine is slow; that is no failure.
+settings.register_profile("unidex", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unidex")
 
 

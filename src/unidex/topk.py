@@ -7,42 +7,18 @@ score -inf. Scores may be negative. Places are ordered by score, ties by the low
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+
+from unidex.sparse_rows import contains
 
 PADDING = -1
 # A place as one number of 64 bits: the score, so that a higher one is a lower number, then the id. Sorting such numbers
 # costs a fraction of sorting by two keys. Ids of more than 31 bits have no room.
 _IDS_BELOW = 1 << 31
 _EMPTY_KEY = np.iinfo(np.int64).max
-
-
-def contains(pairs_NL: sparse.csr_array, ids_NK: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-    """Whether row ``i`` of the sparse ``pairs_NL`` stores column ``ids_NK[i, j]``; padding never is.
-
-    One sorted search over all places at once: no loop over rows. The column indices of ``pairs_NL`` must be sorted.
-
-    >>> pairs = sparse.csr_array(np.array([[0, 1, 1], [1, 0, 0]]))
-    >>> contains(pairs, np.array([[1, 0], [0, -1]]))
-    array([[ True, False],
-           [ True, False]])
-    """
-    num_rows, num_columns = pairs_NL.shape
-    if ids_NK.shape[0] != num_rows:
-        raise ValueError(f"ids must have one row a row of pairs ({num_rows}), but have {ids_NK.shape[0]}")
-    if pairs_NL.nnz == 0 or ids_NK.size == 0:
-        return np.zeros(ids_NK.shape, dtype=bool)
-    # Row-major keys of the stored pairs ascend, because CSR stores row after row with sorted columns.
-    row_of_pair = np.repeat(np.arange(num_rows, dtype=np.int64), np.diff(pairs_NL.indptr))
-    keys = row_of_pair * num_columns + pairs_NL.indices
-    wanted = np.arange(num_rows, dtype=np.int64)[:, None] * num_columns + ids_NK
-    known = (ids_NK >= 0) & (ids_NK < num_columns)
-    place = np.searchsorted(keys, wanted.ravel()).reshape(wanted.shape)
-    found: NDArray[np.bool_] = known & (keys[np.minimum(place, len(keys) - 1)] == wanted)
-    return found
 
 
 def _falling(scores: NDArray[np.float32]) -> NDArray[np.int32]:

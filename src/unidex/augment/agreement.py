@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from unidex.augment.label_points import Points
-from unidex.augment.sparse_rows import rows_of
+from unidex.sparse_rows import find_sorted, row_of_entries
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,11 @@ def agreement(points: Points, positives: sparse.csr_array, filter_pairs: sparse.
     >>> agreement(points, positives, sparse.csr_array(np.array([[1, 0, 0], [0, 0, 0]], dtype=bool)))
     Agreement(num_labels=1, num_targets=1, precision=1.0)
     """
-    texts, own = rows_of(filter_pairs), filter_pairs.indices
-    places = np.searchsorted(points.labels, own)
-    known = places < len(points.labels)
-    known[known] = points.labels[places[known]] == own[known]
+    texts, own = row_of_entries(filter_pairs), filter_pairs.indices
+    places, known = find_sorted(points.labels, own)
     texts, own, places = texts[known], own[known], places[known]
     targets = sparse.csr_array(points.targets[places] > 0)
-    rows = rows_of(targets)
+    rows = row_of_entries(targets)
     others = targets.indices != own[rows]
     asked = sparse.csr_array(
         (np.ones(int(others.sum()), dtype=np.int32), (rows[others], targets.indices[others])), shape=targets.shape

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex import progress
-from unidex.augment.sparse_rows import rows_of, strongest, table_of
+from unidex.sparse_rows import csr_from_counts, keep_highest, row_of_entries
 
 BLOCK = 2**21
 
@@ -135,16 +135,16 @@ def _targets(
             own = wanted[start:stop]
             found = _above(_rows(labels_RN, start, stop) @ texts_NL, own, frequencies_L, measure, delta)
             if target is not None:
-                found.data = np.where(found.indices == own[rows_of(found)], 1, target(found.data))
+                found.data = np.where(found.indices == own[row_of_entries(found)], 1, target(found.data))
             # As they are kept: what is equal but for the last bit of float64 is a tie.
             found.data = found.data.astype(np.float32)
             if most:
-                found = strongest(found, own, most)
+                found = keep_highest(found, most, own)
             columns.add(found.indices)
             values.add(found.data)
             counts[start:stop] = np.diff(found.indptr)
             advance(stop - start)
-    result = table_of(values.array(), columns.array(), counts, num_labels)
+    result = csr_from_counts(values.array(), columns.array(), counts, num_labels)
     result.has_sorted_indices = result.has_canonical_format = True
     return result
 
@@ -153,11 +153,11 @@ def _above(
     product: sparse.csr_array, own: Ids, frequencies_L: NDArray[np.int32], measure: Measure, delta: float
 ) -> sparse.csr_array:
     """The entries of some rows of G that measure above delta, with sorted columns."""
-    rows = rows_of(product)
+    rows = row_of_entries(product)
     measured = measure(product, frequencies_L[own][rows], frequencies_L)
     kept = measured > delta
     counts = np.bincount(rows[kept], minlength=len(own))
-    found = table_of(measured[kept], product.indices[kept], counts, product.shape[1])
+    found = csr_from_counts(measured[kept], product.indices[kept], counts, product.shape[1])
     # The product comes unsorted; what is left of it is much less to sort.
     found.sort_indices()
     return found

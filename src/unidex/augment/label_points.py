@@ -10,12 +10,12 @@ from scipy import sparse
 
 from unidex.augment.cooccurrence import glas_targets, soft_targets
 from unidex.augment.extended_split import joined
-from unidex.augment.sparse_rows import rows_of, strongest, table_of
 from unidex.augment.walks import walks_by
 from unidex.config import Augment
 from unidex.data.dataset import Dataset, Split
 from unidex.errors import ConfigError, DataError, quoted
 from unidex.metrics.bins import frequency_bins
+from unidex.sparse_rows import csr_from_counts, keep_highest, row_of_entries
 
 Ids = NDArray[np.int64]
 
@@ -140,17 +140,17 @@ def _targets(positives: sparse.csr_array, labels: Ids, settings: Augment, seed: 
     most = settings.max_targets if settings.self_label or not settings.max_targets else settings.max_targets + 1
     if settings.method == "one-hot":
         ones = np.ones(len(labels), dtype=np.float32)
-        return table_of(ones, labels.astype(np.int32), np.ones(len(labels), dtype=np.int64), positives.shape[1])
+        return csr_from_counts(ones, labels.astype(np.int32), np.ones(len(labels), dtype=np.int64), positives.shape[1])
     if settings.method == "random-walk":
         found = walks_by(settings, positives, np.random.default_rng([seed, _WALK]), wanted)
-        return strongest(found, labels, most) if most else found
+        return keep_highest(found, most, labels) if most else found
     make = soft_targets if settings.method == "gandalf" else glas_targets
     return make(positives, delta=settings.delta, most=most, labels=wanted)
 
 
 def _without(targets: sparse.csr_array, labels: Ids) -> sparse.csr_array:
     """The targets without the label that each row belongs to."""
-    rows = rows_of(targets)
+    rows = row_of_entries(targets)
     kept = targets.indices != labels[rows]
     counts = np.bincount(rows[kept], minlength=len(labels))
-    return table_of(targets.data[kept], targets.indices[kept], counts, targets.shape[1])
+    return csr_from_counts(targets.data[kept], targets.indices[kept], counts, targets.shape[1])

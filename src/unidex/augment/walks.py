@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex import progress
-from unidex.augment.sparse_rows import rows_of, strongest, table_of
 from unidex.config import Augment
+from unidex.sparse_rows import csr_from_counts, keep_highest, row_of_entries
 
 # Labels that walk at a time; three random numbers of 8 bytes a hop are the largest part of their memory.
 _BLOCK_HOPS = 2**20
@@ -115,7 +115,7 @@ class _Graph:
         kept = kept_L[positives.indices]
         ends = np.concatenate([[0], np.cumsum(kept)])[positives.indptr]
         columns = positives.indices[kept].astype(np.int32)
-        texts_NL = table_of(np.ones(len(columns), dtype=np.int8), columns, np.diff(ends), positives.shape[1])
+        texts_NL = csr_from_counts(np.ones(len(columns), dtype=np.int8), columns, np.diff(ends), positives.shape[1])
         self._texts, self._labels = texts_NL, texts_NL.T.tocsr()
 
     def walk(self, own: Ids, random_RH3: NDArray[np.float64], restart: float) -> NDArray[np.int64]:
@@ -147,14 +147,14 @@ def _as_targets(visits: Ids, num_labels: int, most: int) -> sparse.csr_array:
     np.not_equal(visits[:, 1:], visits[:, :-1], out=first[:, 1:])
     places = np.flatnonzero(first)
     counts = np.diff(places, append=visits.size)
-    found = table_of(counts, visits.ravel()[places].astype(np.int32), first.sum(axis=1), num_labels)
-    rows = rows_of(found)
+    found = csr_from_counts(counts, visits.ravel()[places].astype(np.int32), first.sum(axis=1), num_labels)
+    rows = row_of_entries(found)
     is_own = found.indices == own[rows]
     found.data[is_own] -= 1
-    found = strongest(found, own, most)
-    rows = rows_of(found)
+    found = keep_highest(found, most, own)
+    rows = row_of_entries(found)
     is_own = found.indices == own[rows]
     of_own = np.maximum(found.data[is_own], 1)
     targets = np.minimum(found.data / of_own[rows], 1).astype(np.float32)
     targets[is_own] = 1
-    return table_of(targets, found.indices, np.diff(found.indptr), num_labels)
+    return csr_from_counts(targets, found.indices, np.diff(found.indptr), num_labels)

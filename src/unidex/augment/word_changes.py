@@ -111,8 +111,8 @@ def nearest_words(texts: Sequence[str]) -> dict[str, list[str]]:
     At most 20,000 words of letters that occur five times or more, and of each the three nearest whose cosine is above
     0.4; what all vectors have in common is taken off first.
     """
-    from unidex.encoders.static_vectors import feature_vectors, read_token_vectors
     from unidex.index.exact import search_exact
+    from unidex.nn.static_vectors import feature_vectors, read_token_vectors
 
     try:
         known = read_token_vectors(WORDLLAMA)

@@ -5,7 +5,6 @@ from unidex.config.encoder import Encoder as Encoder
 from unidex.config.features import Features as Features
 from unidex.config.heads import Heads as Heads
 from unidex.config.loss import Loss as Loss
-from unidex.config.loss import LossName as LossName
 from unidex.config.pool import Pool as Pool
 from unidex.config.predict import Predict as Predict
 from unidex.config.recipe import Config as Config

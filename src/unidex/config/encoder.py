@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from unidex.config.names import ENCODERS
 from unidex.config.section import Section
 
 
 class Encoder(Section):
     """How a text becomes a vector."""
 
-    kind: Literal["bag", "inception", "transformer"] = Field(
+    kind: Annotated[str, AfterValidator(ENCODERS.check)] = Field(
         "bag",
         description="bag of feature vectors (CPU); attention and convolutions over the first words of a short text "
         "(InceptionXML); or a transformer",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from unidex.config.names import LOSSES
 from unidex.config.section import Section
 
-LossName = Literal["decoupled-softmax", "supcon", "one-positive", "soft-top-k", "triplet", "contrastive", "bce"]
+LossName = Annotated[str, AfterValidator(LOSSES.check)]
 
 
 class Loss(Section):

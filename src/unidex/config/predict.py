@@ -17,8 +17,8 @@ class Predict(Section):
     choose_fusion: bool = Field(False, description="choose the fusion weight on the validation split")
     combine: Literal["sum", "decision-tree"] = Field(
         "sum",
-        description="how the scores of both heads become one: their weighted sum, or the best labels by that sum "
-        "ranked anew by classifier + decision_tree_weight x (dual + probability of a decision tree fitted on validation)",
+        description="how the scores of both heads become one: their weighted sum, or the best labels by that sum, "
+        "ranked by classifier + decision_tree_weight x (dual + probability of a decision tree fitted on validation)",
     )
     decision_tree_weight: float = Field(
         1.0, ge=0, description="combine = 'decision-tree': weight of the dual score and the probability"

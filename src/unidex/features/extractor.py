@@ -27,8 +27,9 @@ from unidex.features.groups import groups_of
 from unidex.features.lead import lead_of, with_leads
 from unidex.features.single_text import TextByText
 from unidex.features.subwords import load_tokenizer, train_tokenizer
-from unidex.features.vocabulary import Counter, Vocabulary, document_frequencies, load_array
+from unidex.features.vocabulary import Counter, Vocabulary, document_frequencies
 from unidex.features.word_places import Placed
+from unidex.storage.mapped import load_array
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -240,7 +241,7 @@ class Features:
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{folder / 'features.json'}: settings must be whole, but {error}; train anew") from None
         vocabulary = Vocabulary.load(folder, num_texts=num_texts, num_buckets=settings.num_buckets)
-        idf = load_array(folder / "idf.npy", np.float32, vocabulary.num_features)
+        idf = load_array(folder / "idf.npy", (vocabulary.num_features,), np.float32)
         tokenizer = load_tokenizer(folder) if settings.subwords else None
         names = Texts.load(folder / "names") if settings.keep_names else None
         if names is not None and len(names) != len(vocabulary):

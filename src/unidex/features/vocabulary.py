@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
 from unidex.features.groups import Group
+from unidex.sparse_rows import find_sorted
+from unidex.storage.mapped import load_array
 
 # Counts are merged when so many wait, or as many as there are merged ones: the work stays linear, the memory bounded.
 _MERGE_AT = 4_000_000
@@ -128,9 +129,8 @@ class Vocabulary:
         others = _buckets(keys, num_buckets) + len(self) if num_buckets else np.full(len(keys), -1, dtype=np.int64)
         if len(self) == 0:
             return others
-        place = np.searchsorted(self.keys, keys)
-        np.minimum(place, len(self) - 1, out=place)
-        return np.where(self.keys[place] == keys, self.ids[place], others)
+        places, is_known = find_sorted(self.keys, keys)
+        return np.where(is_known, self.ids[places], others)
 
     def idf(self) -> NDArray[np.float32]:
         """ln((1 + N) / (1 + df)) + 1 of each id."""
@@ -144,26 +144,12 @@ class Vocabulary:
     @classmethod
     def load(cls, folder: Path, *, num_texts: int, num_buckets: int) -> Vocabulary:
         """Read what ``save`` wrote."""
-        keys = load_array(folder / "keys.npy", np.uint64)
-        ids = load_array(folder / "ids.npy", np.int32, len(keys))
-        frequencies = load_array(folder / "frequencies.npy", np.int64, len(keys) + num_buckets)
+        keys = load_array(folder / "keys.npy", (None,), np.uint64)
+        ids = load_array(folder / "ids.npy", (len(keys),), np.int32)
+        frequencies = load_array(folder / "frequencies.npy", (len(keys) + num_buckets,), np.int64)
         if bool(np.any(keys[1:] <= keys[:-1])) or not np.array_equal(np.sort(ids), np.arange(len(keys))):
             raise ModelError(f"{folder}: keys must ascend and ids must be 0 to {len(keys) - 1}; the folder is damaged")
         return cls(keys, ids, frequencies, num_texts)
-
-
-def load_array(file: Path, dtype: type[np.generic], length: int | None = None) -> NDArray[Any]:
-    """A saved array of one dimension; whatever is wrong with it becomes a ModelError with its file."""
-    try:
-        array: NDArray[Any] = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ModelError(f"{file}: the array cannot be read ({error}); copy the model again or train anew") from None
-    if array.dtype != dtype or array.ndim != 1 or (length is not None and len(array) != length):
-        raise ModelError(
-            f"{file}: an array of {'any number of' if length is None else length} {np.dtype(dtype).name} must be here, "
-            f"but its shape is {array.shape} and its type {array.dtype}; copy the model again or train anew"
-        )
-    return array
 
 
 def _buckets(keys: NDArray[np.uint64], num_buckets: int) -> NDArray[np.int64]:

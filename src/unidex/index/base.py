@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unidex.errors import ConfigError, ModelError, listed, quoted
+from unidex.storage.atomic import write_folder
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
@@ -239,29 +239,18 @@ def hidden_labels(
 
 @contextmanager
 def saved_folder(folder: Path, manifest: dict[str, Any]) -> Iterator[Path]:
-    """A temporary sibling to write an index into; it takes the folder's place when all went well.
+    """Yield a hidden folder to write an index into, which becomes ``folder`` at the end of the block.
 
-    So a crash leaves the old index or the new one, and an index may be saved over the files it is mapped from.
+    A crash leaves the old index or the new one. An index may be saved over the files it is mapped from.
     """
     folder = Path(folder)
     if folder.exists() and any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
         raise ModelError(
             f"an index must be saved to a new folder or over another index, but {folder} holds other files"
         )
-    new, old = folder.with_name(f"{folder.name}.new"), folder.with_name(f"{folder.name}.old")
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    try:
+    with write_folder(folder) as new:
         yield new
         (new / _MANIFEST).write_text(json.dumps({"format": FORMAT, **manifest}, indent=2) + "\n", encoding="utf-8")
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    new.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def read_manifest(folder: Path, kind: str | None = None) -> dict[str, Any]:
@@ -284,15 +273,3 @@ def read_manifest(folder: Path, kind: str | None = None) -> dict[str, Any]:
     if kind is not None and manifest["kind"] != kind:
         raise ModelError(f"{file} must be of an index {kind!r}, but is of {quoted(manifest['kind'])}")
     return manifest
-
-
-def load_array(file: Path, shape: tuple[int | None, ...], *, mapped: bool = False) -> NDArray[Any]:
-    """A saved array, refused where its shape is not the manifest's (None: any length)."""
-    try:
-        # Copy-on-write: nothing writes to it, but torch warns of arrays that it could not write to.
-        array: NDArray[Any] = np.load(file, mmap_mode="c" if mapped else None, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ModelError(f"{file} cannot be read ({error}); build the index again") from None
-    if array.ndim != len(shape) or any(w not in (None, n) for w, n in zip(shape, array.shape, strict=True)):
-        raise ModelError(f"{file} must have the shape {shape} of its manifest, but has {array.shape}; build it again")
-    return array

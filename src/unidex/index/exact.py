@@ -25,12 +25,12 @@ from unidex.index.base import (
     check_replaced,
     check_vectors,
     hidden_labels,
-    load_array,
     read_manifest,
     saved_folder,
 )
 from unidex.index.best_places import RunningTopK, best_of_all
 from unidex.nn.row_table import RowTable
+from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
 # A matrix product rounds the last columns of an odd width differently from the rest, so that equal vectors would get

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unidex.errors import ConfigError, ModelError
-from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, load_array, read_manifest, saved_folder
+from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, read_manifest, saved_folder
 from unidex.index.faiss_library import StoredVectors, as_array, library, stored_vectors, threads
 from unidex.index.point_labels import Points
+from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
-from unidex.index.base import load_array
+from unidex.storage.mapped import load_array
 from unidex.topk import PADDING
 
 _FILE = "points.npy"

@@ -29,12 +29,12 @@ from unidex.index.base import (
     check_replaced,
     check_vectors,
     hidden_labels,
-    load_array,
     read_manifest,
     saved_folder,
 )
 from unidex.nn.candidate_scores import NUMBERS_AT_ONCE, candidate_scores, is_dense
 from unidex.nn.label_tree import LabelTree
+from unidex.storage.mapped import load_array
 from unidex.topk import PADDING, TopK
 
 _WIDTH_MULTIPLE = 128  # see `unidex.index.exact`: equal vectors get equal scores

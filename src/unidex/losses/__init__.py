@@ -6,15 +6,19 @@ from unidex.losses.blocked_softmax import blocked_softmax
 from unidex.losses.blocked_topk import blocked_soft_topk
 from unidex.losses.contrastive import contrastive
 from unidex.losses.gradient import Loss, LossGrad, differentiable
-from unidex.losses.soft_topk import draw_positives, log_soft_topk, soft_topk, soft_topk_loss, topk_thresholds
+from unidex.losses.head_loss import HeadLoss
+from unidex.losses.registry import RegisteredLoss, register
+from unidex.losses.soft_topk import log_soft_topk, soft_topk, soft_topk_loss, topk_thresholds
 from unidex.losses.softmax import correct_log_q, decoupled_softmax, softmax_one_positive, supcon
 from unidex.losses.symmetric import symmetric
-from unidex.losses.targets import Targets, one_positive
+from unidex.losses.targets import Targets, draw_positives, one_positive
 from unidex.losses.triplet import triplet
 
 __all__ = [
+    "HeadLoss",
     "Loss",
     "LossGrad",
+    "RegisteredLoss",
     "Targets",
     "bce",
     "blocked_bce",
@@ -27,6 +31,7 @@ __all__ = [
     "draw_positives",
     "log_soft_topk",
     "one_positive",
+    "register",
     "soft_topk",
     "soft_topk_loss",
     "softmax_one_positive",

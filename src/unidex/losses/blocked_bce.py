@@ -6,14 +6,16 @@ them in a block.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from unidex.losses.bce import softplus
+from unidex.losses.bce import bce, softplus
 from unidex.losses.blocked import Products, check_sides, in_blocks
 from unidex.losses.blocks import ALONE, BlockedGrad, Ranks, Sink
+from unidex.losses.registry import RegisteredLoss, register
 from unidex.losses.targets import Targets
 
 # The temporary of the value has at most this many numbers, or one text's.
@@ -109,3 +111,13 @@ def _factors(
     totals_B, pairs_B = ranks.sum_(torch.stack([totals_B, pairs_B]))
     kept_B = torch.ones_like(totals_B) if keep_texts_without_positive else (totals_B > 0).to(dtype)
     return kept_B / ((kept_B * pairs_B).sum() if reduction == "mean" else kept_B.sum()).clamp_min(1)
+
+
+register(
+    RegisteredLoss(
+        "bce",
+        dense=lambda settings: partial(bce, reduction=settings.bce_reduction),
+        blocked=lambda settings: partial(blocked_bce, reduction=settings.bce_reduction),
+        settings=("bce_reduction",),
+    )
+)

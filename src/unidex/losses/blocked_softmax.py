@@ -6,14 +6,19 @@ Shapes: B texts, L labels of this process, l labels of a block, D dimensions, M 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from unidex.config import Loss as Settings
 from unidex.losses.blocked import Block, Products, check_sides, cut, in_blocks
 from unidex.losses.blocks import ALONE, BlockedGrad, Ranks, Sink
-from unidex.losses.softmax import DECOUPLED, Form, finite_or_zero, mask_, pushes
-from unidex.losses.targets import Targets
+from unidex.losses.registry import RegisteredLoss, register
+from unidex.losses.softmax import DECOUPLED, SUPCON, Form, decoupled_softmax, finite_or_zero, mask_, pushes, supcon
+from unidex.losses.targets import Targets, one_positive
 
 # Scores are held in bits, divided by log 2, for the powers of 2 take half the time of those of e, as measured on x86.
 # The division is one of the texts, before the product, so that it takes no pass over the scores.
@@ -268,3 +273,31 @@ def _gaps(positives_M: Tensor, anchors_M: Tensor, highest: Tensor, sums: Tensor)
     From two differences to the anchor's highest: scores of 10,000 lose no digits to each other.
     """
     return LOG_2 * (sums.log2()[anchors_M] - (positives_M - highest[anchors_M]))
+
+
+def _registered(name: str, is_supcon: Callable[[Settings], bool], **more: Any) -> RegisteredLoss:
+    return RegisteredLoss(
+        name,
+        dense=lambda settings: supcon if is_supcon(settings) else decoupled_softmax,
+        blocked=lambda settings: partial(
+            blocked_softmax,
+            form=SUPCON if is_supcon(settings) else DECOUPLED,
+            text_to_label=settings.text_to_label,
+        ),
+        takes_text_to_label=True,
+        takes_log_q=True,
+        **more,
+    )
+
+
+register(_registered("decoupled-softmax", lambda settings: False, settings=("text_to_label", "log_q")))
+register(_registered("supcon", lambda settings: True, settings=("text_to_label", "log_q")))
+# On the drawn targets these are the two forms of `softmax_one_positive`.
+register(
+    _registered(
+        "one-positive",
+        lambda settings: settings.other_positives == "negatives",
+        settings=("text_to_label", "log_q", "other_positives"),
+        sample=lambda targets, settings, generator: one_positive(targets, generator),
+    )
+)

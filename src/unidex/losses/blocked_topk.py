@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -15,9 +16,17 @@ from torch import Tensor
 
 from unidex.losses.blocked import Block, Products, check_sides, in_blocks
 from unidex.losses.blocks import ALONE, BlockedGrad, Ranks, Sink
-from unidex.losses.soft_topk import check_options, num_positives, pulls, push_, push_factors
+from unidex.losses.registry import RegisteredLoss, register
+from unidex.losses.soft_topk import (
+    check_options,
+    num_positives,
+    pulls,
+    push_,
+    push_factors,
+    soft_topk_loss,
+)
 from unidex.losses.softmax import finite_or_zero
-from unidex.losses.targets import Targets
+from unidex.losses.targets import Targets, draw_positives
 from unidex.losses.topk_threshold import LOG_2, NUM_STEPS, TOLERANCE, Cut, Threshold, exponentials_, odds_sums, solve
 
 # How many of its highest scores are kept of each text at least. What is below the H highest has a p of at most k / H,
@@ -238,3 +247,16 @@ def _undrawn_ignored(targets: Targets) -> Targets:
         torch.cat([targets.ignored_columns, targets.columns[~is_drawn_M]]),
         targets.shape,
     )
+
+
+register(
+    RegisteredLoss(
+        "soft-top-k",
+        dense=lambda settings: partial(soft_topk_loss, k=settings.k or "positives", alpha=settings.alpha),
+        blocked=lambda settings: partial(blocked_soft_topk, k=settings.k or "positives", alpha=settings.alpha),
+        settings=("k", "alpha"),
+        sample=lambda targets, settings, generator: (
+            draw_positives(targets, settings.k, generator) if settings.k else targets
+        ),
+    )
+)

@@ -38,6 +38,10 @@ Sink = Callable[[slice, Tensor], None]
 class Ranks(Protocol):
     """The processes that hold other labels of the same texts. Each calls the same methods in the same order."""
 
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0; labels are in the order of their processes."""
+
     def sum_(self, values: Tensor) -> Tensor:
         """The sum over processes, in place."""
 
@@ -46,6 +50,13 @@ class Ranks(Protocol):
 
     def min_(self, values: Tensor) -> Tensor:
         """The lowest over processes, in place."""
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """The rows of all processes, in their order; each may have another number of them."""
+
+
+# A loss on texts and labels, block by block; see `blocked_softmax` for the arguments.
+BlockedLoss = Callable[..., BlockedGrad]
 
 
 class Alone:
@@ -56,6 +67,8 @@ class Alone:
     tensor([1., 1.])
     """
 
+    rank = 0
+
     def sum_(self, values: Tensor) -> Tensor:
         """What was given."""
         return values
@@ -67,6 +80,10 @@ class Alone:
     def min_(self, values: Tensor) -> Tensor:
         """What was given."""
         return values
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """What was given."""
+        return rows
 
 
 ALONE = Alone()

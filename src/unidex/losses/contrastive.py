@@ -6,11 +6,13 @@ Shapes: B texts, P labels in the pool, M positive pairs, K hardest negatives a t
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from unidex.losses.gradient import LossGrad, check_scores
+from unidex.losses.registry import RegisteredLoss, register, sampled_positives
 from unidex.losses.targets import Targets
 
 # A negative whose log-probability is above this is pushed down along the tangent: at 0 the term would be infinite.
@@ -83,3 +85,19 @@ def contrastive(
     scores_BP.zero_().scatter_(1, places_BK, pushes_BK)
     scores_BP[rows, columns] = -d * shares_M
     return LossGrad(value, scores_BP)
+
+
+register(
+    RegisteredLoss(
+        "contrastive",
+        dense=lambda settings: partial(
+            contrastive,
+            c=settings.contrastive_c,
+            d=settings.contrastive_d,
+            num_negatives=settings.hardest_negatives,
+            least=settings.contrastive_min,
+        ),
+        settings=("contrastive_c", "contrastive_d", "contrastive_min", "hardest_negatives", "sampled_positives"),
+        sample=sampled_positives,
+    )
+)

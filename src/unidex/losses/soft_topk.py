@@ -5,7 +5,6 @@ Shapes: B texts, P labels in the pool, M positive pairs, K + 1 highest scores a 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -89,35 +88,6 @@ def log_soft_topk(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0) -> 
     """
     result: Tensor = _SoftTopK.apply(scores_BP, k, alpha, True)  # type: ignore[no-untyped-call]
     return result
-
-
-def draw_positives(targets: Targets, k: int, generator: torch.Generator) -> Targets:
-    """At most k positives a text, drawn without replacement in proportion to their targets; the others get 0.
-
-    The drawn ones keep their targets. No text can have more than k labels among its k highest, so `soft_topk_loss`
-    cannot ask for all of more. The draw is that of `one_positive`: the first k of a race win.
-
-    References: DEXML (arXiv 2310.10636) draws k positives for its soft top-k loss.
-
-    Relations: with k = 1 a text has one drawn positive, as with `one_positive`.
-
-    >>> targets = Targets.of([0, 0, 0, 2], [0, 1, 2, 1], shape=(3, 3))
-    >>> draw_positives(targets, 2, torch.Generator().manual_seed(0)).totals(torch.float32)
-    tensor([2., 0., 1.])
-    """
-    if k < 1:
-        raise ValueError(f"k must be at least 1, but is {k}")
-    weights_M = targets.weights.to(torch.float64)
-    times_M = torch.empty_like(weights_M).exponential_(generator=generator) / weights_M
-    # By text, then by time: the second sort keeps the order of the first.
-    order_M = times_M.argsort()
-    order_M = order_M[targets.rows[order_M].argsort(stable=True)]
-    counts_B = torch.zeros(targets.shape[0], dtype=torch.int64, device=order_M.device)
-    counts_B.index_add_(0, targets.rows, torch.ones_like(targets.rows))
-    firsts_B = counts_B.cumsum(0) - counts_B
-    places_M = torch.empty_like(order_M)
-    places_M[order_M] = torch.arange(len(order_M), device=order_M.device) - firsts_B[targets.rows[order_M]]
-    return replace(targets, weights=torch.where(places_M < k, targets.weights, 0))
 
 
 def soft_topk_loss(

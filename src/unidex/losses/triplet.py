@@ -6,11 +6,13 @@ Shapes: B texts, P labels in the pool, M positive pairs, K hardest negatives a t
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from unidex.losses.gradient import LossGrad, check_scores
+from unidex.losses.registry import RegisteredLoss, register, sampled_positives
 from unidex.losses.softmax import finite_or_zero
 from unidex.losses.targets import Targets
 
@@ -106,3 +108,18 @@ def hardest_positives(targets: Targets, scores_M: Tensor, count: int) -> Targets
     places = torch.arange(len(rows), device=rows.device) - starts_B[rows]
     kept_M = torch.zeros_like(drawn_M).index_put_((order,), places < count)
     return replace(targets, weights=torch.where(kept_M, targets.weights, 0))
+
+
+register(
+    RegisteredLoss(
+        "triplet",
+        dense=lambda settings: partial(
+            triplet,
+            margin=settings.margin,
+            num_negatives=settings.hardest_negatives,
+            num_positives=settings.hardest_positives,
+        ),
+        settings=("margin", "hardest_negatives", "hardest_positives", "sampled_positives"),
+        sample=sampled_positives,
+    )
+)

@@ -24,7 +24,8 @@ from unidex.metrics.ranking import (
     recall,
     reciprocal_rank,
 )
-from unidex.topk import PADDING, TopK, contains
+from unidex.sparse_rows import contains
+from unidex.topk import PADDING, TopK
 
 RowsWithoutTruth = Literal["zero", "drop"]
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.topk import TopK, contains
+from unidex.sparse_rows import contains
+from unidex.topk import TopK
 
 Gains = NDArray[np.float64] | NDArray[np.bool_]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +32,8 @@ from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_index import label_tree, restore_clusters
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.scorer import Scorer
-from unidex.storage.locks import locked, sync, synced, unfinished_sibling
+from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
+from unidex.storage.locks import locked
 
 FORMAT = 2
 _READ = (OLD_NAMES, FORMAT)
@@ -80,11 +80,9 @@ def save(folder: Path, contents: Contents) -> None:
     """Write a model folder: complete, or not at all. One that is there is replaced."""
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with unfinished_sibling(folder) as unfinished:
+    with unfinished_folder(folder) as unfinished:
         _write(unfinished, contents)
-        unfinished.chmod(0o755)
-        before = _before(folder)
-        if not folder.exists() and not before.exists():
+        if not folder.exists() and not needs_restore(folder):
             try:
                 unfinished.rename(folder)
             except OSError:
@@ -94,26 +92,18 @@ def save(folder: Path, contents: Contents) -> None:
             else:
                 return
         # The old folder may hold labels that are nowhere else, so that the new one must be on the disk first.
-        synced(unfinished)
+        sync_folder(unfinished)
         with locked(folder):
-            shutil.rmtree(before, ignore_errors=True)
-            if folder.exists():
-                folder.rename(before)
-            unfinished.rename(folder)
-            sync(folder.parent)
-            shutil.rmtree(before, ignore_errors=True)
+            replace_folder(unfinished, folder)
 
 
 def restore(folder: Path) -> None:
-    """Undo half of a save: after a crash between its two renames, the old model is whole but has another name."""
+    """Bring the old model back after a crash between the two renames of a save."""
     folder = folder.resolve()
-    before = _before(folder)
-    if folder.exists() or not before.exists():
-        return
-    # A process between the two renames holds the lock.
-    with locked(folder):
-        if not folder.exists() and before.exists():
-            before.rename(folder)
+    if needs_restore(folder):
+        # A process that is between the two renames now holds the lock.
+        with locked(folder):
+            restore_folder(folder)
 
 
 def load(folder: Path, device: str = "cpu") -> Contents:
@@ -170,11 +160,6 @@ def _read(folder: Path, device: str) -> Contents:
 def _read_json(file: Path) -> Any:
     """The value in a JSON file; None where there is no file."""
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-
-
-def _before(folder: Path) -> Path:
-    """The name of the old model while the new one takes its place."""
-    return folder.with_name(f".{folder.name}-before")
 
 
 def _write(folder: Path, contents: Contents) -> None:

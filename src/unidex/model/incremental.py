@@ -27,7 +27,7 @@ from unidex.index.exact import search_exact
 from unidex.model.model import BLOCK, Model
 from unidex.model.rotation import Pairs, pair_scores, rotate
 from unidex.scoring.layout import Head
-from unidex.topk import contains
+from unidex.sparse_rows import contains
 
 NEAR_TEXTS = 100  # texts per fine-tuned label that it is scored on, and maximum number of known texts per label
 NEAR_LABELS = 16  # near labels per fine-tuned label, whose own texts it is scored on

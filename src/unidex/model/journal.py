@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from unidex.errors import DataError, ModelError, listed, quoted
-from unidex.storage.locks import WAIT_SECONDS, locked, sync
+from unidex.storage.atomic import sync
+from unidex.storage.locks import WAIT_SECONDS, locked
 
 FILE = "changes.jsonl"
 _TOGETHER = 1024  # labels that are added at once when a journal is read

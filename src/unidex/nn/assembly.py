@@ -65,7 +65,7 @@ def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[st
         )
     encoder = _with_table(config, features)
     if config.encoder.path:
-        from unidex.encoders.static_vectors import begin_from
+        from unidex.nn.static_vectors import begin_from
 
         begin_from(encoder, config.encoder.path)
     return encoder

@@ -124,6 +124,9 @@ def fit_table(
     counts = np.bincount(place_of)
     right = np.bincount(place_of, weights=hits_P)
     starts = isotonic_regression(right / counts, weights=counts).blocks[:-1]
+    # Shares that differ by rounding alone are equal: whole numbers are compared, and such blocks become one.
+    hits_M, places_M = (np.add.reduceat(values, starts) for values in (right, counts))
+    starts = starts[np.append(True, hits_M[1:] * places_M[:-1] != hits_M[:-1] * places_M[1:])]
     num_places = np.add.reduceat(counts, starts)
     guess = np.add.reduceat(counts * expit(points), starts) / num_places
     knots_M = np.add.reduceat(counts * points, starts) / num_places

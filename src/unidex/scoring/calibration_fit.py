@@ -20,7 +20,8 @@ from unidex.metrics.bins import CLASSES, frequency_classes
 from unidex.metrics.reliability import expected_calibration_error, reliability
 from unidex.metrics.thresholds import Threshold, at_precision, at_probability, best_f1
 from unidex.scoring.calibration import BEST_F1, Calibration
-from unidex.topk import TopK, contains
+from unidex.sparse_rows import contains
+from unidex.topk import TopK
 
 # Places that are fitted to and searched for thresholds, and those whose error is told: the ones `predict` gives.
 PLACES = 10

@@ -17,10 +17,11 @@ from scipy import sparse
 
 from unidex.data.dataset import canonical
 from unidex.errors import ModelError
-from unidex.index.base import load_array, read_manifest, saved_folder
+from unidex.index.base import read_manifest, saved_folder
 from unidex.scoring.label_texts import LabelTexts
 from unidex.scoring.nearest_texts import NearestTexts
 from unidex.scoring.snippets import Snippets
+from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
 if TYPE_CHECKING:

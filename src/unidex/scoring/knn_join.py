@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex.sparse_rows import find_entries, row_of_entries
 from unidex.topk import PADDING, TopK
 
 # Scores of one pair from an index and from a product of its own differ by rounding, at most this in unit vectors.
@@ -59,25 +60,16 @@ def join_scores(
     if label_scores.shape[0] != len(found):
         raise ValueError(f"label scores must have one row per text ({len(found)}), but have {label_scores.shape[0]}")
     num_places = found.k if k is None else k
-    num_texts, num_labels = label_scores.shape
-    text_P = np.repeat(np.arange(num_texts, dtype=np.int64), np.diff(label_scores.indptr))
+    num_texts = len(found)
+    text_P = row_of_entries(label_scores, np.int64)
     label_P = label_scores.indices.astype(np.int64)
     added_P = np.float32(weight) * label_scores.data.astype(np.float32)
 
-    # Row-major keys of pairs ascend, so that each place of the index finds its pair by one sorted search.
-    key_P = text_P * num_labels + label_P
-    filled_BK = found.ids >= 0
-    key_BK = np.where(filled_BK, np.arange(num_texts)[:, None] * num_labels + found.ids, -1)
-    place_BK = np.searchsorted(key_P, key_BK)
-    if len(key_P):
-        place_BK = np.minimum(place_BK, len(key_P) - 1)
-        both_BK = key_P[place_BK] == key_BK
-    else:
-        both_BK = np.zeros_like(filled_BK)
+    place_BK, both_BK = find_entries(label_scores, found.ids)
     scores_BK = found.scores.copy()
     scores_BK[both_BK] += added_P[place_BK[both_BK]]
 
-    asked_P = np.ones(len(key_P), dtype=bool)
+    asked_P = np.ones(len(label_P), dtype=bool)
     asked_P[place_BK[both_BK]] = False
     if found_is_best and 0 < num_places <= found.k:
         # A row with empty places has no last score, so that every label is scored.

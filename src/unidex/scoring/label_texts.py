@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex.sparse_rows import find_sorted
+
 
 class LabelTexts:
     """The training texts of each label, in ascending order.
@@ -38,7 +40,4 @@ class LabelTexts:
         """
         own, others = self.of(label), self.of(other)
         few, many = sorted((own, others), key=len)
-        if len(few) == 0:
-            return 0.0
-        places = np.minimum(np.searchsorted(many, few), len(many) - 1)
-        return int(np.count_nonzero(many[places] == few)) / len(own)
+        return int(np.count_nonzero(find_sorted(many, few)[1])) / max(1, len(own))

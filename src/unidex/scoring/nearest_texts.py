@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
-from unidex.index.base import check_k, check_vectors, load_array
+from unidex.index.base import check_k, check_vectors
+from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
 if TYPE_CHECKING:

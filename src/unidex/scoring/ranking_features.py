@@ -20,6 +20,7 @@ from scipy import sparse
 from unidex.index import Index
 from unidex.index.tree import TreeIndex
 from unidex.scoring.layout import Layout
+from unidex.sparse_rows import values_at
 
 _TEXTS_AT_ONCE = 256
 
@@ -83,15 +84,9 @@ def label_tree(pairs: Pairs) -> NDArray[np.float32]:
 @ranking_feature
 def knn(pairs: Pairs) -> NDArray[np.float32]:
     """The kNN score; 0 for a label that none of the nearest training texts has."""
-    scores_NL = pairs.knn_scores_NL
-    if scores_NL is None or scores_NL.nnz == 0:
+    if pairs.knn_scores_NL is None:
         return np.zeros(pairs.ids_NK.shape, dtype=np.float32)
-    num_texts, num_labels = scores_NL.shape
-    rows_N = np.arange(num_texts, dtype=np.int64)
-    keys = np.repeat(rows_N, np.diff(scores_NL.indptr)) * num_labels + scores_NL.indices
-    wanted_NK = rows_N[:, None] * num_labels + pairs.ids_NK
-    places_NK = np.minimum(np.searchsorted(keys, wanted_NK), len(keys) - 1)
-    return np.where(keys[places_NK] == wanted_NK, scores_NL.data[places_NK], 0).astype(np.float32)
+    return values_at(pairs.knn_scores_NL, pairs.ids_NK)
 
 
 @ranking_feature

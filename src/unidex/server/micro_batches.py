@@ -149,11 +149,9 @@ class Batches:
             self._changed.notify()
 
     def _run(self) -> None:
-        num_answered = 0
+        company = 0
         while True:
             with self._changed:
-                # Whoever was answered a moment ago is likely to ask again, beside those that came meanwhile.
-                company = num_answered + len(self._jobs)
                 if not self._wait_for_work():
                     return
                 self._wait_for_company(company)
@@ -163,10 +161,9 @@ class Batches:
             if call is not None:
                 self._perform(*call)
             elif batch:
-                num_answered = sum(last == len(job.texts) for job, _, last in batch)
                 if self._seen is not None:
                     self._seen(sum(last - first for _, first, last in batch), num_waiting)
-                self._work(batch)
+                company = self._work(batch)
 
     def _wait_for_work(self) -> bool:
         while not (self._jobs or self._calls):
@@ -200,7 +197,8 @@ class Batches:
             result = error
         self._loop.call_soon_threadsafe(_deliver, [(future, result)])
 
-    def _work(self, batch: list[Part]) -> None:
+    def _work(self, batch: list[Part]) -> int:
+        """Answer a batch; the number of requests that the next one can expect."""
         try:
             self._answering.before()
             results = self._answering.answer(batch)
@@ -215,7 +213,11 @@ class Batches:
             job.parts.append(result)
             if last == len(job.texts):
                 ready.append((job.future, self._answering.finished(job)))
+        # A client that gets its answer is likely to ask again, beside those that came meanwhile. Counted before the
+        # answers go out: a client that asks again at once must not count twice, or a lone one would wait.
+        company = len(ready) + len(self._jobs)
         self._loop.call_soon_threadsafe(_deliver, ready)
+        return company
 
     def _drop(self, job: Job) -> None:
         with self._changed:

@@ -9,7 +9,6 @@ processes.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import warnings
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from unidex.distributed import ALONE, Processes
 from unidex.errors import ModelError
+from unidex.storage.atomic import replace_folder, sync_folder
 
 _PREFIX = "checkpoint-"
 _WHOLE, _SHARDS = "tensors.safetensors", "shards"
@@ -75,13 +75,9 @@ def save(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[str, A
 
 
 def _finish(folder: Path, unfinished: Path, step: int) -> None:
-    for file in unfinished.rglob("*"):
-        if file.is_file():
-            _to_disk(file)
+    sync_folder(unfinished)
     finished = folder / f"{_PREFIX}{step}"
-    shutil.rmtree(finished, ignore_errors=True)
-    unfinished.rename(finished)
-    _to_disk(folder)
+    replace_folder(unfinished, finished)
     for old in _all(folder):
         if old != finished:
             shutil.rmtree(old, ignore_errors=True)
@@ -144,12 +140,3 @@ def _all(folder: Path) -> list[Path]:
 
 def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix(_PREFIX))
-
-
-def _to_disk(path: Path) -> None:
-    """Make sure that what was written is on the disk, not only in the system's memory."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

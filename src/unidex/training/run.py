@@ -24,6 +24,7 @@ from unidex.nn.assembly import build_encoder, build_network, start_cluster_biase
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
 from unidex.scoring.calibration import Calibration
+from unidex.storage.atomic import write_text
 from unidex.training.loop import Trainer
 from unidex.training.parts_setup import check_parts, make_parts, words_of_labels
 from unidex.training.phases import FALLING, REHEARSAL, changed, falling, sized
@@ -243,9 +244,7 @@ class Run:
         calibration = self._validation.calibration(network, best.config, weights)
         best.trainer.go_back(before)
         if kept is not None and self.processes.is_first:
-            unfinished = kept.with_suffix(".unfinished")
-            unfinished.write_text(json.dumps(None if calibration is None else calibration.as_dict()), encoding="utf-8")
-            unfinished.rename(kept)
+            write_text(kept, json.dumps(None if calibration is None else calibration.as_dict()))
         self.processes.barrier()
         return calibration
 

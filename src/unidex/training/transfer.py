@@ -71,8 +71,8 @@ def check_fuse(config: Config) -> None:
     missing = [rule for rule, holds in wanted.items() if not holds]
     if missing:
         raise ConfigError(
-            f"predict.combine = 'decision-tree' joins the scores of two heads as fitted on validation: it needs {missing[0]}, but "
-            "the recipe has otherwise; change that or set predict.combine=sum"
+            f"predict.combine = 'decision-tree' joins the scores of two heads as fitted on validation: it needs "
+            f"{missing[0]}, but the recipe has otherwise; change that or set predict.combine=sum"
         )
 
 

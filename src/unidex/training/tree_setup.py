@@ -101,8 +101,8 @@ def check_tree(config: Config, processes: Processes, *, followed: bool) -> None:
         "heads.classifier = true and heads.dual = false": heads.classifier and not heads.dual,
         "loss.classifier = 'bce'": config.loss.classifier == "bce",
         "loss.classifier_bce = 0": config.loss.classifier_bce == 0,
-        "heads.classifier_search_vectors = 'unit' just where heads.classifier_normalised = true, as probabilities are those "
-        "that were trained": as_trained,
+        "heads.classifier_search_vectors = 'unit' just where heads.classifier_normalised = true, as probabilities "
+        "are those that were trained": as_trained,
         "pool.labels = 'picked'": config.pool.labels == "picked",
         "pool.hard_negatives = 0, as the beam finds them": config.pool.hard_negatives == 0,
         "pool.try_hard_negatives = 0": config.pool.try_hard_negatives == 0,

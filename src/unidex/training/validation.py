@@ -28,7 +28,8 @@ from unidex.scoring.layout import EVEN, Layout, Weights
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
 from unidex.scoring.rankers import WeightedSum, added_weights, part_names
 from unidex.scoring.scorer import CANDIDATES, LabelFrequencies, Scorer
-from unidex.topk import PADDING, TopK, contains
+from unidex.sparse_rows import contains
+from unidex.topk import PADDING, TopK
 
 logger = logging.getLogger(__name__)
 

@@ -12,22 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unidex.config import Config, LossName
+from unidex.config import Config
 from unidex.distributed import Processes
 from unidex.errors import ConfigError
-from unidex.losses import Targets, blocked_bce, blocked_soft_topk, blocked_softmax
+from unidex.losses import HeadLoss
 from unidex.losses.blocks import BlockedGrad, Sink
-from unidex.losses.softmax import DECOUPLED, SUPCON
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable, Touched
 from unidex.pools.pool import Batch
-from unidex.training.drawn_targets import drawn_targets
 from unidex.training.gradient_cache import GradientCache
 
 # Takes the gradient of neighbouring rows of a table, as soon as it is known.
@@ -117,10 +115,11 @@ class WideStep:
         value = torch.zeros((), device=device)
         log_q_P = None if self.log_q is None else self.log_q[torch.from_numpy(mine).to(device)]
 
-        def loss(name: LossName, vectors: Tensor, head: int, targets: Targets, sink: Sink | None = None) -> BlockedGrad:
-            local = targets.between(first, stop).to(device)
-            scale = scales[head].detach()
-            return _blocked(name, config, parts[len(gradients)], vectors, scale, local, log_q_P, self.processes, sink)
+        def loss(name: str, vectors: Tensor, head: int, sink: Sink | None = None) -> BlockedGrad:
+            of_head = HeadLoss.of(name, config.loss, bce_weight=config.loss.classifier_bce if head else 0.0)
+            local = of_head.sample(batch.targets, seed).between(first, stop).to(device)
+            scale, texts = scales[head].detach(), parts[len(gradients)]
+            return of_head.blocked(texts, vectors, scale, local, log_q_L=log_q_P, ranks=self.processes, sink=sink)
 
         def add(result: BlockedGrad, head: int, weight: float) -> Tensor:
             gradients.append(self.processes.sum_of_mine(result.texts_BD * weight))
@@ -133,29 +132,26 @@ class WideStep:
                 encode_labels, mine, chunk=config.train.chunk, seed=[seed, 1, self.processes.rank]
             )
             (vectors,) = label_cache.vectors()
-            result = loss(
-                config.loss.dual, vectors, 0, drawn_targets(batch.targets, config.loss.dual, config.loss, seed)
-            )
+            result = loss(config.loss.dual, vectors, 0)
             value = value + add(result, 0, weight)
             assert result.labels_LD is not None
             label_cache.backward((result.labels_LD * weight,))
         if network.classifier is not None and network.classifiers is not None:
             weight = 1 - config.loss.dual_weight if network.dual is not None else 1.0
             table = network.classifiers
-            targets = drawn_targets(batch.targets, config.loss.classifier, config.loss, seed)
             if config.pool.labels == "all" and not _changed(config):
                 # The rows are scored as they are: each block is moved as soon as its gradient is known.
                 def move(rows: slice, gradient: Tensor) -> None:
                     self.move_rows(table, rows, gradient * weight)
 
-                result = loss(config.loss.classifier, table.weight, 1, targets, move)
+                result = loss(config.loss.classifier, table.weight, 1, move)
             else:
                 ids = torch.from_numpy(mine - shard.start).to(device)
                 rows = network.gather_classifiers(ids, touched)
                 changed = nn.functional.dropout(rows, config.heads.classifier_dropout)
                 if config.heads.classifier_normalised:
                     changed = nn.functional.normalize(changed, dim=1)
-                result = loss(config.loss.classifier, changed.detach(), 1, targets)
+                result = loss(config.loss.classifier, changed.detach(), 1)
                 assert result.labels_LD is not None
                 changed.backward(result.labels_LD * weight)  # type: ignore[no-untyped-call]
             value = value + add(result, 1, weight)
@@ -169,39 +165,3 @@ def _changed(config: Config) -> bool:
     """Whether classifiers are scored otherwise than as they are stored."""
     heads = config.heads
     return heads.classifier_normalised or heads.classifier_dropout > 0 or heads.classifier_parts != ["free"]
-
-
-def _blocked(
-    name: LossName,
-    config: Config,
-    texts_BD: Tensor,
-    labels_PD: Tensor,
-    scale: Tensor,
-    targets: Targets,
-    log_q_P: Tensor | None,
-    processes: Processes,
-    sink: Sink | None,
-) -> BlockedGrad:
-    settings = config.loss
-    if name == "bce":
-        return blocked_bce(
-            texts_BD, labels_PD, scale, targets, reduction=settings.bce_reduction, ranks=processes, sink=sink
-        )
-    if name == "soft-top-k":
-        k: int | Literal["positives"] = settings.k or "positives"
-        return blocked_soft_topk(
-            texts_BD, labels_PD, scale, targets, k=k, alpha=settings.alpha, ranks=processes, sink=sink
-        )
-    return blocked_softmax(
-        texts_BD,
-        labels_PD,
-        scale,
-        targets,
-        SUPCON
-        if name == "supcon" or (name == "one-positive" and settings.other_positives == "negatives")
-        else DECOUPLED,
-        text_to_label=settings.text_to_label,
-        log_q_L=log_q_P,
-        ranks=processes,
-        sink=sink,
-    )

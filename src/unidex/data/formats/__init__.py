@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from unidex.data.dataset import Dataset, Propensity
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed, quoted
-from unidex.storage.locks import unfinished_sibling
+from unidex.storage.atomic import write_folder
 
 METADATA = "dataset.json"
 BUILT_IN = "hpo"
@@ -116,15 +116,12 @@ def write(dataset: Dataset, folder: Path, name: str) -> None:
     if name in ("xc-raw", "jsonl") and any(split.features is not None for split in dataset.splits):
         _logger.warning("%s has no place for sparse features: they are left out", name)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished_sibling(folder) as unfinished:
+        # Renaming replaces an empty folder in one step: there is never half a data set under the name.
+        with write_folder(folder, replace=False) as unfinished:
             _format(_WRITERS[name]).write(dataset, unfinished)
             propensity = {"a": dataset.propensity.a, "b": dataset.propensity.b}
             metadata = {"name": dataset.name, "propensity": propensity}
             (unfinished / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-            unfinished.chmod(0o755)
-            # Renaming replaces an empty folder in one step: there is never half a data set under the name.
-            unfinished.rename(folder)
     except OSError as error:
         raise DataError(
             f"the data set cannot be written ({error.strerror or error}); nothing is left behind", file=folder

@@ -16,6 +16,7 @@ from unidex.errors import DataError, ModelError, UnidexError, quoted
 from unidex.report.html import as_html
 from unidex.report.markdown import as_markdown
 from unidex.report.systems import systems_of
+from unidex.storage.atomic import write_text
 from unidex.storage.locks import LockedError, locked
 from unidex.verbs.comparison.plan import Asked, asked_runs
 from unidex.verbs.comparison.records import data_record, model_record, read_curve, record_file, versions
@@ -216,11 +217,9 @@ def _page(table: dict[str, Any], records: list[dict[str, Any]], samples: list[Sa
 
 
 def _write(file: Path, content: str) -> None:
-    unfinished = file.with_name(f".{file.name}.unfinished")
     try:
         # What a file name holds may be no text.
-        unfinished.write_text(content, encoding="utf-8", errors="replace")
-        unfinished.replace(file)
+        write_text(file, content, errors="replace")
     except OSError as error:
         raise UnidexError(f"{file}: the file cannot be written ({error.strerror}); name another") from None
 

@@ -21,6 +21,7 @@ from unidex.config.saved import read_saved
 from unidex.data.dataset import Dataset
 from unidex.data.fingerprint import fingerprint
 from unidex.errors import ModelError
+from unidex.storage.atomic import write_text
 
 FORMAT = 1
 _PACKAGES = ("torch", "numpy", "scipy", "faiss-cpu", "tokenizers", "transformers")
@@ -52,10 +53,8 @@ def versions() -> dict[str, str]:
 def write_record(folder: Path, record: dict[str, Any]) -> None:
     """Write the record of a run: whole, or not at all. It knows its model by the hash of the manifest."""
     file = record_file(folder)
-    unfinished = file.with_name(f".{file.name}.unfinished")
     content = {"format": FORMAT} | record | {"manifest": _manifest(folder)}
-    unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    unfinished.replace(file)
+    write_text(file, json.dumps(content, indent=2) + "\n")
 
 
 def record_file(folder: Path) -> Path:

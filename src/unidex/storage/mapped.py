@@ -1,0 +1,57 @@
+"""Saved arrays, read into memory or mapped from the disk, with their shape and type checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.errors import ModelError
+
+Shape = tuple[int | None, ...]
+Type = type[np.generic] | None
+Mode = Literal["r", "c"] | None
+
+
+def load_array(file: Path, shape: Shape, dtype: Type = None, *, mapped: bool = False) -> NDArray[Any]:
+    """Load an array of a model folder that ``numpy.save`` wrote.
+
+    Args:
+        file: the file.
+        shape: the expected shape; None for any length.
+        dtype: the expected type; None for any.
+        mapped: map it from the disk. It is mapped copy-on-write, because torch warns of read-only arrays.
+
+    Raises:
+        ModelError: the file is missing, damaged or holds another array.
+    """
+    try:
+        return read_array(file, shape, dtype, "c" if mapped else None)
+    except ValueError as error:
+        raise ModelError(f"{file}: {error}; copy the model again, or build it anew") from None
+
+
+def read_array(file: Path, shape: Shape, dtype: Type = None, mode: Mode = None) -> NDArray[Any]:
+    """Read an array that ``numpy.save`` wrote, with ``mode`` mapped from the disk.
+
+    Raises:
+        ValueError: the file is missing, damaged or holds another array; the message has no file name.
+    """
+    try:
+        array = np.load(file, mmap_mode=mode, allow_pickle=False)
+    # A damaged header raises almost any error.
+    except Exception as error:
+        raise ValueError(f"a saved array cannot be read ({error})") from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ValueError("a saved array must be here, but this is an archive")
+    is_shape = array.ndim == len(shape) and all(w in (None, n) for w, n in zip(shape, array.shape, strict=True))
+    if not is_shape or (dtype is not None and array.dtype != dtype):
+        kind = "" if dtype is None else f" and type {np.dtype(dtype)}"
+        sizes = " x ".join("any length" if length is None else str(length) for length in shape)
+        raise ValueError(
+            f"a saved array must have shape {sizes}{kind}, but has {' x '.join(map(str, array.shape))} of {array.dtype}"
+        )
+    return array

@@ -1,0 +1,70 @@
+"""Every console command in the pages below prints what the page shows, and every example runs."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from helpers.command import UNIDEX
+from helpers.paths import ROOT
+
+
+@pytest.mark.parametrize(
+    ("page", "num_files", "num_commands"),
+    [("docs/data-formats.md", 7, 12), ("docs/gandalf.md", 0, 2), ("README.md", 0, 1)],
+    ids=["formats", "gandalf", "README"],
+)
+def test_every_command_prints_what_the_page_shows(page, num_files, num_commands, tmp_path):
+    """One after the other: some commands read what those before them have written."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    files = re.findall(r"^`(\S+)`:\n\n```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    sessions = re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    commands = [
+        part.partition("\n") for session in sessions for part in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]
+    ]
+    assert len(files) >= num_files
+    assert len(commands) >= num_commands
+    for name, content in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    for command, _, expected in commands:
+        program, *arguments = shlex.split(command)
+        done = subprocess.run(
+            [UNIDEX if program == "unidex" else program, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            cwd=tmp_path,
+        )
+        assert (command, done.stdout) == (command, expected)
+        assert done.returncode == (1 if expected.startswith("unidex: ") else 0)
+
+
+def test_the_example_goes_from_a_table_to_predictions():
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "from_csv.py"], capture_output=True, text=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "the printer has no toner -> printing, supplies"
+    assert second.startswith("no wireless network today -> wireless network")
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_every_link_leads_somewhere(page):
+    for address in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in address:
+            continue
+        name, _, anchor = address.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), address
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+            assert anchor in anchors, address

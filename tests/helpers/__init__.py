@@ -1,0 +1,1 @@
+"""What several tests need: problems, data sets, runs, a running service."""

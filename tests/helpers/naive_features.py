@@ -1,0 +1,110 @@
+"""Features of a text the slow way, one word, one part, one n-gram at a time, and texts and settings to compare with."""
+
+import unicodedata
+from itertools import pairwise
+
+from hypothesis import strategies as st
+
+from unidex.features.feature_settings import FeatureSettings
+
+TEXTS = [
+    "SetupDiGetActualSectionToInstallExW function (setupapi.h)",
+    "elpa-golden-ratio: automatic resizing of Emacs windows to the golden ratio",
+    "rust: src test ui-fulldeps internal-lints pass_ty_by_ref.rs",
+    "`prefers-reduced-motion` CSS media feature, a CSS feature",
+    "",
+    "Blücher, Gebhard Leberecht von, 1742-1819 \U0001f600",
+    "हिन्दी में लिखा, 日本語 ΟΔΟΣ οδος",
+    "x86_64 getHTTPPort2 IPv6 __init__",
+    "...",
+]
+LABELS = ["golden ratio", "Emacs windows", "Setup section", "pass by ref", "css", "Leberecht", "port", "x86"]
+EVERYTHING = FeatureSettings(min_df=1, chars=True, subwords=True, subword_vocabulary=300, num_buckets=16)
+
+
+def naive_class(character):
+    if character == "_":
+        return "_"
+    if character.isupper() or character.istitle():
+        return "U"
+    if character.islower():
+        return "l"
+    if character.isalpha() or character in "\u200c\u200d" or unicodedata.category(character)[0] == "M":
+        return "o"
+    return "d" if character.isalnum() else " "
+
+
+def naive_fold(word):
+    folded = []
+    for character in word:
+        forms = [form for form in (character.casefold(), character.lower()) if len(form) == 1]
+        folded.append(forms[0] if forms else character.lower()[0])
+    return "".join(folded)
+
+
+def naive_words(text):
+    text = unicodedata.normalize("NFKC", text)
+    return "".join(character if naive_class(character) != " " else " " for character in text).split()
+
+
+def naive_parts(word):
+    parts, part = [], ""
+    for place, character in enumerate(word):
+        kind = naive_class(character)
+        last = naive_class(word[place - 1]) if place else "_"
+        following = naive_class(word[place + 1]) if place + 1 < len(word) else " "
+        begins = (kind == "d") != (last == "d") or (kind == "U" and (last != "U" or following == "l"))
+        if kind == "_" or begins:
+            parts.append(part)
+            part = ""
+        if kind != "_":
+            part += character
+    parts = [part for part in [*parts, part] if part]
+    return [] if parts == [word] else parts
+
+
+def naive_features(text, settings):
+    """(kind, name) of every occurrence."""
+    words = naive_words(text)
+    case = naive_fold if settings.lower_case else str
+    found = []
+    if settings.words:
+        found += [("word", case(word)) for word in words]
+    if settings.parts:
+        found += [("part", case(part)) for word in words for part in naive_parts(word)]
+    if settings.bigrams:
+        found += [("bigram", f"{case(a)} {case(b)}") for a, b in pairwise(words)]
+    if settings.chars:
+        for word in words:
+            marked = f"#{case(word)}#"
+            for n in range(settings.chars_min, settings.chars_max + 1):
+                for start in range(len(marked) - n + 1):
+                    gram = marked[start : start + n]
+                    if gram == marked and settings.words:
+                        continue
+                    head, tail = "" if gram[0] == "#" else "*", "" if gram[-1] == "#" else "*"
+                    found.append(("char", head + gram.strip("#") + tail))
+    return found
+
+
+some_text = st.one_of(
+    st.text(max_size=40),
+    st.text(alphabet="abAB1_ -", max_size=30),
+    st.lists(st.sampled_from(TEXTS + LABELS), max_size=3).map(" ".join),
+)
+some_settings = st.builds(
+    FeatureSettings,
+    lower_case=st.booleans(),
+    parts=st.booleans(),
+    bigrams=st.booleans(),
+    chars=st.booleans(),
+    chars_min=st.integers(2, 3),
+    chars_max=st.integers(3, 5),
+    min_df=st.integers(1, 3),
+    weighting=st.sampled_from(["idf", "none"]),
+    sublinear_tf=st.booleans(),
+    normalise=st.sampled_from(["row", "kind", "none"]),
+    word_scale=st.sampled_from([1.0, 0.5]),
+    part_scale=st.sampled_from([1.0, 0.7]),
+    char_scale=st.sampled_from([1.0, 0.2]),
+)

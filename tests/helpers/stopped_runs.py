@@ -1,0 +1,55 @@
+"""Runs that are stopped and go on: the command of one, one that stops in a step, and what must be equal then."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from helpers.waits import PATIENCE, wait_until
+from unidex.training.loop import TrainingStoppedError
+from unidex.training.optimisers import Optimisers
+from unidex.verbs.pipeline import train
+
+
+def digest(folder):
+    """One hash of everything in a model folder that training decides (times are not)."""
+    files = ("encoder.safetensors", "classifier.safetensors", "labels.jsonl", "config.toml")
+    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in files)).hexdigest()
+
+
+def train_command(data, out, recipe, settings, *more):
+    """``unidex train`` in a process of its own, which can be killed."""
+    chosen = [word for setting in settings for word in ("--set", setting)]
+    command = [sys.executable, "-m", "unidex", "train", data, "--out", out, "--recipe", recipe, *chosen, *more]
+    return list(map(str, command))
+
+
+def kill_at_checkpoint(command, checkpoints, *, with_signal=signal.SIGKILL):
+    """Start a command, send it a signal as soon as there is a checkpoint in this folder, and give its exit code."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    wait_until(lambda: list(checkpoints.glob("checkpoint-*")) or process.poll() is not None, pause=0.002)
+    process.send_signal(with_signal)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode != 0, "the run was over before the signal came: make it longer"
+    return process.returncode
+
+
+def train_stopped_and_resumed(data, recipe, *, settings, seed, out, step, monkeypatch):
+    """A model folder of a run that was stopped in this step, behind its last checkpoint, and then resumed."""
+    real = Optimisers.step
+
+    def stopping(self, touched, now):
+        real(self, touched, now)
+        if now == step:
+            raise TrainingStoppedError("here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Optimisers, "step", stopping)
+        with pytest.raises(TrainingStoppedError):
+            train(data, recipe, settings=settings, seed=seed, out=out)
+    return train(data, recipe, settings=settings, seed=seed, out=out, resume=True)
