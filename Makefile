@@ -7,7 +7,7 @@ DEMO := runs/hpo-demo
 # Threads that wait for each other by spinning slow down everything on a small machine.
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: install demo test check format bench clean
+.PHONY: install demo test check docs format bench clean
 
 install: $(STAMP)
 
@@ -32,6 +32,12 @@ check: install
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/end_to_end/docs/test_links.py tests/end_to_end/docs/test_names.py
+
+# The site, from the Markdown files of docs/ and the docstrings: build/docs/index.html. A warning is an error.
+docs: install
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
+	@echo "build/docs/index.html"
 
 format: install
 	$(BIN)/ruff format --quiet .

@@ -21,19 +21,18 @@ from pathlib import Path
 
 import msgspec
 
+from unidex.config import Features as FeatureSettings
 from unidex.data.texts import Packer, Texts
-from unidex.features.extractor import Features
-from unidex.features.feature_settings import FeatureSettings
+from unidex.features.extractor import FeatureExtractor
 
 SETS = ("CommitFiles", "DebianRelated", "WinAPISeeAlso", "YSOTitles", "MDNSeeAlso", "GutenbergSubjects")
 SETTINGS: dict[str, FeatureSettings] = {
-    "words": FeatureSettings(parts=False, bigrams=False),
-    "words+bigrams": FeatureSettings(parts=False),
-    "words+bigrams, no names": FeatureSettings(parts=False, keep_names=False),
-    "words+parts+bigrams": FeatureSettings(),
+    "words": FeatureSettings(num_buckets=0, parts=False, bigrams=False),
+    "words+bigrams": FeatureSettings(num_buckets=0, parts=False),
+    "words+parts+bigrams": FeatureSettings(num_buckets=0),
     "the same, 65536 buckets": FeatureSettings(num_buckets=65_536),
-    "words+parts+bigrams+chars": FeatureSettings(chars=True),
-    "words+subwords": FeatureSettings(parts=False, bigrams=False, subwords=True),
+    "words+parts+bigrams+chars": FeatureSettings(num_buckets=0, chars=True),
+    "words+subwords": FeatureSettings(num_buckets=0, parts=False, bigrams=False, subwords=True),
 }
 NUM_SINGLE = 2000
 
@@ -59,7 +58,7 @@ def measure(folder: Path, settings: FeatureSettings) -> dict[str, float]:
     texts, label_texts = read(folder / "trn.json.gz"), read(folder / "lbl.json.gz")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     times = [time.process_time()]
-    features = Features.fit(texts, label_texts, settings)
+    features = FeatureExtractor.fit(texts, label_texts, settings)
     times.append(time.process_time())
     matrix = features.transform(texts)
     times.append(time.process_time())

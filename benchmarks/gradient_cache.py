@@ -14,14 +14,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy import sparse
 
 from unidex.config.recipes import load
 from unidex.data import hpo
 from unidex.distributed import ALONE
+from unidex.encoders.registry import build_encoder
 from unidex.losses import Targets
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.pools.pool import Batch
-from unidex.training.wide_step import WideStep
+from unidex.training.step import Step
+from unidex.training.training_set import TrainingSet
 
 NUM_TEXTS = 64
 
@@ -56,10 +59,11 @@ def step(path: str, num_labels: int, chunk: int) -> tuple[float, float]:
     labels = encoder.prepare(data.labels.texts[:num_labels])
     rows = torch.arange(NUM_TEXTS)
     targets = Targets.of(rows, rows, shape=(NUM_TEXTS, num_labels))
-    wide = WideStep(network, texts, labels, config, ALONE, None, lambda *_: None)
+    pairs = sparse.csr_array((NUM_TEXTS, num_labels), dtype=np.float32)
+    take = Step(network, TrainingSet(texts, labels, pairs, pairs), config, ALONE, lambda *_: None)
     before, started = resident("VmRSS"), time.process_time()
     Path("/proc/self/clear_refs").write_text("5")
-    wide(Batch(np.arange(NUM_TEXTS), np.arange(num_labels), targets), np.random.default_rng(0))
+    take(Batch(np.arange(NUM_TEXTS), np.arange(num_labels), targets), 0, np.random.default_rng(0))
     return resident("VmHWM") - before, time.process_time() - started
 
 

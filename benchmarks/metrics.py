@@ -109,7 +109,7 @@ def compare() -> None:
 
 
 def differences(napkin: ModuleType) -> None:
-    """What docs/metrics.md says about napkinXC, by running it."""
+    """What docs/reference/metrics.md says about napkinXC, by running it."""
     zero = sparse.csr_matrix((np.array([1.0, 0.0]), np.array([0, 1]), np.array([0, 2])), shape=(1, 3))
     print("napkinXC P@1 of a stored zero in the truth:", napkin.precision_at_k(zero, [[1]], k=1)[0])
     print("napkinXC P@2 of one positive listed twice:", napkin.precision_at_k([[0]], [[0, 0]], k=2)[1])

@@ -11,11 +11,11 @@ import argparse
 import numpy as np
 from scipy import sparse
 
+from unidex.config import Features as FeatureSettings
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.formats import read
 from unidex.data.texts import Texts
-from unidex.features.extractor import Features
-from unidex.features.feature_settings import FeatureSettings
+from unidex.features.extractor import FeatureExtractor
 from unidex.metrics.evaluation import Evaluation
 from unidex.topk import TopK
 from unidex.verbs.pipeline import train
@@ -47,7 +47,9 @@ def main() -> None:
         found = part.predict(texts(dataset, rows), 15, mode=mode)
         show(f"added after training, {mode}", recall(dataset, hidden, rows, TopK(to_dataset[found.ids], found.scores)))
 
-    features = Features.fit(dataset.train.texts, dataset.labels.texts, FeatureSettings(bigrams=False, keep_names=False))
+    features = FeatureExtractor.fit(
+        dataset.train.texts, dataset.labels.texts, FeatureSettings(bigrams=False, num_buckets=0)
+    )
     products = features.transform(texts(dataset, rows)) @ features.transform(dataset.labels.texts).T
     show("TF-IDF of the label texts", recall(dataset, hidden, rows, TopK.from_csr(sparse.csr_array(products), 15)))
 

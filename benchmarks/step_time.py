@@ -154,10 +154,9 @@ class Problem:
         self.optimiser.step(ids, moved, RATE)
 
     def _step_on(self, batch: Batch) -> None:
-        texts_BD = self.texts_BD.detach().requires_grad_()
         ids = torch.from_numpy(batch.labels)
         rows = self.table.gather(ids)
-        inner_product_loss(texts_BD, rows, SCALE, batch.targets, decoupled_softmax).backward()  # type: ignore[no-untyped-call]
+        rows.grad = inner_product_loss(self.texts_BD, rows, SCALE, batch.targets, decoupled_softmax).labels_LD
         self.optimiser.step(ids, rows, RATE)
 
 

@@ -194,7 +194,7 @@ def test_replacing_nothing_changes_nothing(kind):
         ([1, 2], np.array([[1.0] * DIM, [np.nan] * DIM]), "must be finite numbers, but row 1 is not"),
     ],
 )
-def test_what_cannot_be_replaced_is_refused_and_nothing_changes(kind, ids, vectors, said):
+def test_an_invalid_replacement_is_refused_and_changes_nothing(kind, ids, vectors, said):
     index = build(kind, unit_vectors(80))
     with pytest.raises(ValueError, match=said):
         index.replace(ids, vectors)

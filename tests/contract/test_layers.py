@@ -79,7 +79,7 @@ def test_lower_layers_never_import_higher_ones(file):
     assert breaches(file.read_text(encoding="utf-8"), module_of(file), file.name == "__init__.py") == []
 
 
-def test_a_breach_is_found_wherever_it_hides():
+def test_an_import_of_a_higher_layer_is_found_anywhere_in_a_module():
     hidden = "def f():\n    if True:\n        from unidex.cli.main import app\n"
     assert breaches(hidden, "unidex.data.texts") == ["unidex.data.texts:3 imports unidex.cli.main"]
     assert breaches("from unidex import verbs", "unidex.data.texts") == ["unidex.data.texts:1 imports unidex.verbs"]

@@ -53,7 +53,7 @@ def test_shards_are_cut_as_torch_cuts():
             assert torch.equal(rows[Processes(rank, size).shard(23)], chunk)
 
 
-def test_one_process_has_nobody_to_ask():
+def test_one_process_exchanges_nothing():
     values = torch.arange(3.0)
     for method in (ALONE.sum_, ALONE.max_, ALONE.min_, ALONE.gather, ALONE.gather_on_first, ALONE.sum_of_mine):
         assert method(values) is values
@@ -74,7 +74,7 @@ def left_by_the_dead(ranks, listed):
 
 @pytest.mark.parametrize(("ranks", "listed"), [((), False), ((0,), False), ((0, 1, 2), False), ((0, 1, 2), True)])
 @pytest.mark.parametrize("first", [0, 2])
-def test_processes_agree_on_a_name_that_no_dead_one_had(ranks, listed, first):
+def test_processes_agree_on_a_name_no_earlier_start_had(ranks, listed, first):
     store = left_by_the_dead(ranks, listed)
     names = {"unidex/old"}
     with ThreadPoolExecutor(3) as threads:
@@ -95,14 +95,14 @@ def test_processes_agree_on_a_name_that_no_dead_one_had(ranks, listed, first):
 
 
 @pytest.mark.parametrize(("rank", "missing"), [(0, 2), (1, 1)])
-def test_processes_that_do_not_come_are_said(rank, missing):
+def test_missing_processes_are_named(rank, missing):
     store = left_by_the_dead((0, 1, 2), listed=True)
     expected = f"all 3 processes .* but at least {missing} had not come when process {rank} gave up"
     with pytest.raises(ProcessLostError, match=expected):
         distributed._agreed_name(store, rank, 3, timedelta(seconds=0.3))
 
 
-def test_a_death_at_the_very_end_is_noticed_too(monkeypatch):
+def test_a_process_lost_at_the_very_end_is_noticed(monkeypatch):
     def closed():
         raise RuntimeError("Connection closed by peer")
 
@@ -149,7 +149,8 @@ def test_twenty_steps_agree_with_one_process(processes, alone, tmp_path):
 
 def test_the_steps_that_are_compared_move_the_parameters(alone):
     from unidex.config.recipes import load
-    from unidex.nn.assembly import build_encoder, build_network
+    from unidex.encoders.registry import build_encoder
+    from unidex.nn.assembly import build_network
 
     data = distributed_steps.problem()
     for name, found in alone.items():
@@ -205,7 +206,7 @@ def ranks_of(launcher):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finding the processes of a run needs /proc")
-def test_a_killed_rank_ends_the_run_and_any_number_of_processes_goes_on(data_folder, tmp_path):
+def test_a_killed_rank_ends_the_run_and_any_number_of_processes_can_resume(data_folder, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     epochs = ["--set", "train.epochs=15"]
     arguments = ["-m", "unidex", "train", data_folder, "--recipe", "unidec", *SETTINGS, *epochs, "--out"]

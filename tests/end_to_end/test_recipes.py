@@ -52,7 +52,7 @@ def popular(data):
 
 
 @pytest.mark.parametrize("recipe", SYSTEMS)
-def test_a_system_learns_beats_the_most_popular_labels_and_is_saved_as_it_is(recipe, tmp_path):
+def test_a_recipe_learns_beats_popularity_and_predicts_the_same_after_loading(recipe, tmp_path):
     data = topics()
     model = train(data, recipe, settings=[*SMALL, *SYSTEMS[recipe]], out=tmp_path / "model")
     loaded = Model.load(tmp_path / "model")

@@ -43,7 +43,7 @@ def test_inspect_agrees_with_the_readme(name):
 
 
 @pytest.mark.parametrize(("name", "to"), [*zip(SMALL, ["dexml", "xc-raw", "pecos", "jsonl"], strict=True)])
-def test_a_set_survives_conversion(tmp_path, name, to):
+def test_a_converted_data_set_is_equal(tmp_path, name, to):
     arguments = ["--quiet", "convert", str(SHARED / name), str(tmp_path / "set"), "--to", to]
     CliRunner().invoke(app, arguments, catch_exceptions=False)
     found, data = formats.read(tmp_path / "set"), formats.read(SHARED / name)
@@ -56,7 +56,7 @@ def test_a_set_survives_conversion(tmp_path, name, to):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
-def test_a_large_set_survives_conversion(tmp_path, name):
+def test_a_large_converted_data_set_is_equal(tmp_path, name):
     data = formats.read(SHARED / name)
     formats.write(data, tmp_path / "set", "unidex")
     assert fingerprint(formats.read(tmp_path / "set")) == fingerprint(data)

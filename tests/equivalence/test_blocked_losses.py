@@ -193,7 +193,7 @@ def test_small_scores_are_the_same_with_and_without_a_shift(loss, naive, correct
 
 @softmaxes
 @pytest.mark.parametrize("size", [62, 64])
-def test_scores_at_the_edge_of_the_small(loss, naive, size):
+def test_scores_at_the_edge_of_the_unshifted_range(loss, naive, size):
     """2^63 is where the shift begins: scores of texts 0 and 1 are about as high, of 2 and 3 as low as can be."""
     angles = torch.linspace(0, 0.1, 9).double()
     labels = torch.stack([angles.cos(), angles.sin()], dim=1)
@@ -206,7 +206,7 @@ def test_scores_at_the_edge_of_the_small(loss, naive, size):
 
 
 @each_loss
-def test_positives_that_were_not_drawn(loss, naive):
+def test_positives_that_were_not_drawn_have_no_influence(loss, naive):
     *sides, targets = random_case(3)
     drawn = one_positive(targets, torch.Generator().manual_seed(0))
     assert int((drawn.weights == 0).sum()) > 5
@@ -231,7 +231,7 @@ def test_log_q_lowers_the_scores_of_frequent_labels(loss, naive):
     ],
     ids=["decoupled", "supcon", "symmetric", "bce"],
 )
-def test_it_is_the_loss_on_the_whole_matrix(loss, whole):
+def test_the_blocked_loss_equals_the_loss_on_the_whole_matrix(loss, whole):
     texts, labels, scale, targets = random_case(5)
     value, gradient = whole(scale * texts @ labels.T, targets)
     expected = value, scale * gradient @ labels, scale * gradient.T @ texts, (gradient * (texts @ labels.T)).sum()
@@ -249,14 +249,16 @@ def test_it_is_the_loss_on_the_whole_matrix(loss, whole):
     ignored=st.floats(0, 1),
     size=st.sampled_from([1.0, 30.0, 1e3]),
 )
-def test_any_targets(name, seed, num_texts, num_labels, block_size, positive, ignored, size):
+def test_blocked_losses_equal_the_formula_for_any_targets(
+    name, seed, num_texts, num_labels, block_size, positive, ignored, size
+):
     loss, naive = LOSSES[name]
     case = random_case(seed, num_texts, num_labels, size=size, positive=positive, ignored=ignored)
     assert_near(loss(*case, block_size=block_size), reference(naive, *case), 1e-9)
 
 
 @each_loss
-def test_no_positive_at_all(loss, naive):
+def test_no_positive_at_all_gives_zero(loss, naive):
     texts, labels, scale, _ = random_case(6)
     targets = Targets.of([], [], ignored_rows=[2, 3], ignored_columns=[0, 10], shape=(5, 11))
     assert_near(
@@ -266,7 +268,7 @@ def test_no_positive_at_all(loss, naive):
 
 @each_loss
 @pytest.mark.parametrize(("num_texts", "num_labels"), [(0, 4), (4, 0), (0, 0)])
-def test_nothing_gives_nothing(loss, naive, num_texts, num_labels):
+def test_no_texts_and_no_labels_give_zero(loss, naive, num_texts, num_labels):
     targets = Targets.of([], [], shape=(num_texts, num_labels))
     found = loss(torch.ones(num_texts, 3), torch.ones(num_labels, 3), torch.tensor(2.0), targets)
     assert [tuple(part.shape) for part in found] == [(), (num_texts, 3), (num_labels, 3), ()]
@@ -451,7 +453,7 @@ def test_no_texts_x_labels_matrix_is_built():
     ],
 )
 @pytest.mark.parametrize("loss", [blocked_softmax, blocked_bce])
-def test_what_cannot_be_taken_is_refused(loss, change, message):
+def test_invalid_arguments_are_refused(loss, change, message):
     arguments = {
         "texts_BD": torch.ones(2, 5),
         "labels_LD": torch.ones(3, 5),

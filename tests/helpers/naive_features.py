@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from unidex.features.feature_settings import FeatureSettings
+from unidex.config import Features as FeatureSettings
 
 TEXTS = [
     "SetupDiGetActualSectionToInstallExW function (setupapi.h)",
@@ -19,7 +19,14 @@ TEXTS = [
     "...",
 ]
 LABELS = ["golden ratio", "Emacs windows", "Setup section", "pass by ref", "css", "Leberecht", "port", "x86"]
-EVERYTHING = FeatureSettings(min_df=1, chars=True, subwords=True, subword_vocabulary=300, num_buckets=16)
+
+
+def settings_with(**changes):
+    """Settings without buckets, unless they are among the changes."""
+    return FeatureSettings(**{"num_buckets": 0, **changes})
+
+
+EVERYTHING = settings_with(min_df=1, chars=True, subwords=True, num_buckets=16)
 
 
 def naive_class(character):
@@ -66,21 +73,18 @@ def naive_parts(word):
 def naive_features(text, settings):
     """(kind, name) of every occurrence."""
     words = naive_words(text)
-    case = naive_fold if settings.lower_case else str
-    found = []
-    if settings.words:
-        found += [("word", case(word)) for word in words]
+    found = [("word", naive_fold(word)) for word in words]
     if settings.parts:
-        found += [("part", case(part)) for word in words for part in naive_parts(word)]
+        found += [("part", naive_fold(part)) for word in words for part in naive_parts(word)]
     if settings.bigrams:
-        found += [("bigram", f"{case(a)} {case(b)}") for a, b in pairwise(words)]
+        found += [("bigram", f"{naive_fold(a)} {naive_fold(b)}") for a, b in pairwise(words)]
     if settings.chars:
         for word in words:
-            marked = f"#{case(word)}#"
+            marked = f"#{naive_fold(word)}#"
             for n in range(settings.chars_min, settings.chars_max + 1):
                 for start in range(len(marked) - n + 1):
                     gram = marked[start : start + n]
-                    if gram == marked and settings.words:
+                    if gram == marked:
                         continue
                     head, tail = "" if gram[0] == "#" else "*", "" if gram[-1] == "#" else "*"
                     found.append(("char", head + gram.strip("#") + tail))
@@ -93,18 +97,11 @@ some_text = st.one_of(
     st.lists(st.sampled_from(TEXTS + LABELS), max_size=3).map(" ".join),
 )
 some_settings = st.builds(
-    FeatureSettings,
-    lower_case=st.booleans(),
+    settings_with,
     parts=st.booleans(),
     bigrams=st.booleans(),
     chars=st.booleans(),
     chars_min=st.integers(2, 3),
     chars_max=st.integers(3, 5),
     min_df=st.integers(1, 3),
-    weighting=st.sampled_from(["idf", "none"]),
-    sublinear_tf=st.booleans(),
-    normalise=st.sampled_from(["row", "kind", "none"]),
-    word_scale=st.sampled_from([1.0, 0.5]),
-    part_scale=st.sampled_from([1.0, 0.7]),
-    char_scale=st.sampled_from([1.0, 0.2]),
 )

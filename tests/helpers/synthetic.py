@@ -6,7 +6,8 @@ from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.encoders.registry import build_encoder
+from unidex.nn.assembly import build_network
 from unidex.training.training_set import TrainingSet
 
 

@@ -15,4 +15,4 @@ TEXTS = [
 
 
 def loaded(folder, **settings):
-    return TransformerEncoder.load(str(folder), Settings(kind="transformer", path=str(folder), **settings))
+    return TransformerEncoder.from_pretrained(str(folder), Settings(kind="transformer", path=str(folder), **settings))

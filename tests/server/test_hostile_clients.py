@@ -216,7 +216,7 @@ def test_any_bytes_on_the_socket(running, sent):
     assert len(fuzz(running, sent)) <= 3
 
 
-def test_after_all_of_that_the_service_is_sound(service):
+def test_the_service_still_works_after_random_bytes(service):
     """What was logged under the examples is looked at too."""
     assert "Traceback" not in service.log
     assert "a fault of ours" not in service.log
@@ -295,7 +295,7 @@ NUMBERS = [
 NO_NUMBERS = ["NaN", "Infinity", "-Infinity", "nan", "0x10", "1_0", "+1", "01", ".5", "1.", "--1", "1e", "\u0661"]
 
 
-def test_numbers_of_all_sorts(service):
+def test_odd_numbers_are_refused_or_answered(service):
     for number in [*NUMBERS, *NO_NUMBERS]:
         for form in ('{"text":"a","k":%s}', '{"text":"a","min_probability":%s}', '{"text":"a","allowed":[%s]}'):
             answer = send(service, "POST", "/v1/predict", (form % number).encode())
@@ -313,7 +313,7 @@ VALUES = [None, True, False, 0, -1, 1.5, 2**70, "", SECRET, [], [None], [[]], [{
 
 
 @pytest.mark.parametrize("place", FIELDS)
-def test_wrong_types_everywhere(service, place):
+def test_values_of_wrong_types_are_refused(service, place):
     num_labels = service.client.get("/v1/labels").json()["total"]
     sound = {"text": "w0a"} if place != "/v1/labels" else {"text": "w0a", "uid": "L1"}
     for value in VALUES:
@@ -356,7 +356,7 @@ UNICODE = [
 ]
 
 
-def test_unicode_of_all_sorts(service):
+def test_odd_unicode_is_answered(service):
     """It is predicted for, explained, searched for, and as a name comes back as it was."""
     rows = [as_text_and_as_name(service, text) for text in UNICODE]
     texts = Model.load(service.folder).labels.texts
@@ -384,7 +384,7 @@ def as_text_and_as_name(service, text):
     return row
 
 
-def test_a_label_of_spaces_of_any_alphabet_is_none(service):
+def test_a_label_of_unicode_spaces_is_refused(service):
     spaces = " \t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
     for text in (*spaces, spaces):
         assert send(service, "POST", "/v1/labels", json.dumps({"text": text}), AUTHORISED).status_code == 422
@@ -393,7 +393,7 @@ def test_a_label_of_spaces_of_any_alphabet_is_none(service):
         )
 
 
-def test_half_characters_are_no_text(service):
+def test_lone_surrogates_are_refused(service):
     for half in (
         b"\\ud800",
         b"\\udfff",
@@ -415,7 +415,7 @@ def test_half_characters_are_no_text(service):
 # What is sent as HTTP
 
 
-def test_headers_and_addresses_are_bounded_however_they_come(service):
+def test_headers_and_addresses_are_bounded(service):
     long = b"y" * 100_000
     for parts in (
         [request(headers=b"x: " + long + b"\r\n")],
@@ -472,18 +472,18 @@ SMUGGLED = {
 
 
 @pytest.mark.parametrize("sent", SMUGGLED.values(), ids=list(SMUGGLED))
-def test_what_others_might_read_otherwise_is_refused_and_the_connection_ends(service, sent):
+def test_ambiguous_requests_are_refused_and_the_connection_is_closed(service, sent):
     ((status, headers, _),) = raw(service, sent)
     assert (status, headers["connection"]) == (400, "close")
 
 
-def test_what_follows_an_end_is_no_request(service):
+def test_bytes_after_connection_close_are_not_a_request(service):
     for headers in (b"connection: close\r\n", b"connection: upgrade\r\nupgrade: websocket\r\n"):
         ((status, answered, _),) = raw(service, request(b"GET", b"/health", headers, b"", length=False) + NEXT)
         assert (status, answered["connection"]) == (200, "close")
 
 
-def test_slow_and_deaf_clients_harm_no_other(service):
+def test_clients_that_send_slowly_or_never_read_do_not_block_others(service):
     """Requests that come byte by byte, and answers that nobody reads."""
     body = json.dumps({"texts": [SECRET] * 1000, "k": 24}).encode()
     deaf = [socket.create_connection(service.address) for _ in range(20)]
@@ -535,14 +535,14 @@ TRICKS = [
 ]
 
 
-def test_tricks_in_addresses_lead_nowhere(service):
+def test_path_traversal_finds_no_file(service):
     for place in TRICKS:
         ((status, _, body),) = raw(service, request(b"GET", place.encode(), body=b"", length=False), count=1)
         assert status in (404, 422), place
         assert b"root:" not in body
 
 
-def test_files_of_the_page_are_those_of_the_start(tmp_path):
+def test_page_files_are_read_once_at_start(tmp_path):
     """A name is looked up among those, never opened: a link that comes later shows nothing."""
     (tmp_path / "page.css").write_text("a {}")
     files = read_page(tmp_path)
@@ -575,7 +575,7 @@ def test_names_of_labels_are_never_paths(service):
     assert after - {str(file) for file in before} <= {str(service.folder.with_name(".topics.lock"))}
 
 
-def test_tokens_that_are_not_right(service):
+def test_wrong_tokens_are_refused(service):
     right = TOKEN.encode()
     wrong = [
         b"",
@@ -646,7 +646,7 @@ def test_tokens_are_compared_in_constant_time(monkeypatch):
         assert seen == [(32, 32)] * 3
 
 
-def test_the_token_stands_nowhere_else():
+def test_the_token_appears_nowhere_else():
     """No other module of the service compares what a client gives as a token, or logs it."""
     for file in (SOURCE / "server").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -731,7 +731,7 @@ def test_every_file_that_is_damaged_is_named_and_nothing_is_loaded(tampered, fol
         put(file, whole)
 
 
-def test_parts_that_are_not_of_one_model_are_refused_whatever_the_manifest_says(tampered, folder):
+def test_parts_of_different_models_are_refused_even_if_the_manifest_fits(tampered, folder):
     names = [name for name in names_of(folder) if name not in ("manifest.json", "MODEL_CARD.md", "train.jsonl")]
     for number, name in enumerate(names):
         file = tampered.folder / name
@@ -772,7 +772,7 @@ MANIFESTS = [
 ]
 
 
-def test_a_manifest_that_is_none(tampered):
+def test_a_manifest_that_is_not_one_is_refused(tampered):
     for manifest in MANIFESTS:
         put(tampered.folder / "manifest.json", manifest)
         refused(tampered)
@@ -823,7 +823,7 @@ def test_a_part_that_the_manifest_does_not_name_is_refused(tampered):
         (tampered.folder / name).unlink()
 
 
-def test_what_is_no_part_of_a_model_may_lie_beside_it(tampered):
+def test_other_files_in_a_model_folder_are_allowed(tampered):
     put(tampered.folder / "README.md", b"Ours, of May.")
     put(tampered.folder / "model.pkl", b"not read")
     assert send(tampered, "POST", "/v1/reload", headers=AUTHORISED).status_code == 200
@@ -842,7 +842,7 @@ def test_a_part_behind_a_link_is_refused(tampered, tmp_path):
     assert send(tampered, "POST", "/v1/reload", headers=AUTHORISED).status_code == 200
 
 
-def test_a_damaged_model_is_named_at_the_start_and_the_process_ends(folder, tmp_path):
+def test_serving_a_damaged_model_ends_with_an_error(folder, tmp_path):
     own = tmp_path / "topics"
     shutil.copytree(folder, own)
     put(own / "classifier.safetensors", (own / "classifier.safetensors").read_bytes()[:-8])
@@ -870,7 +870,7 @@ CHANGED = [
 ]
 
 
-def test_a_journal_that_was_tampered_with_is_named_and_predictions_go_on(tampered):
+def test_a_journal_that_was_tampered_with_is_named_and_predictions_continue(tampered):
     journal = tampered.folder / "changes.jsonl"
     assert send(tampered, "POST", "/v1/labels", b'{"text": "first"}', AUTHORISED).status_code == 201
     whole = journal.read_bytes()
@@ -893,7 +893,7 @@ def test_a_journal_that_was_tampered_with_is_named_and_predictions_go_on(tampere
         put(journal, whole)
 
 
-def test_a_journal_that_has_shrunk_or_is_no_file(tampered):
+def test_a_journal_that_has_shrunk_or_is_not_a_file_is_refused(tampered):
     journal = tampered.folder / "changes.jsonl"
     assert send(tampered, "POST", "/v1/labels", b'{"text": "journalled"}', AUTHORISED).status_code == 201
     whole = journal.read_bytes()
@@ -979,11 +979,11 @@ def dangers(source):
         "AutoModel.from_pretrained(x, trust_remote_code=True)",
     ],
 )
-def test_dangers_are_found(source):
+def test_the_search_for_dangerous_calls_finds_them(source):
     assert dangers(source)
 
 
-def test_nothing_runs_what_stands_in_a_file_or_a_string():
+def test_no_module_unpickles_or_evaluates_strings():
     files = sorted(SOURCE.rglob("*.py"))
     assert len(files) > 100
     assert {str(file): dangers(file.read_text(encoding="utf-8")) for file in files} == {str(file): [] for file in files}
@@ -1011,7 +1011,7 @@ def test_the_page_has_no_script_or_style_of_its_own_and_nothing_from_elsewhere()
 UNSAYABLE = re.compile(r"it has no label with|calibrat|whole number, but is [\d.e+]+$|uids of labels must differ")
 
 
-def test_generated_requests_get_what_the_document_says(service):
+def test_generated_requests_get_the_answers_of_the_openapi_document(service):
     """Schemathesis: all of its checks, on cases that the document allows and on cases that it does not."""
     document = schemathesis.openapi.from_url(f"{service.url}/v1/openapi.json")
     seen = set()

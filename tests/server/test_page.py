@@ -26,7 +26,7 @@ HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='r
 SETTINGS = ["predict.knn=0.2", "predict.knn_texts=4", "predict.snippet_length=40"]
 
 
-def test_the_page_is_light_and_brings_nothing_from_elsewhere():
+def test_the_page_is_small_and_loads_nothing_from_other_hosts():
     files = [file for file in FOLDER.iterdir() if file.is_file()]
     assert sum(file.stat().st_size for file in files) < 60_000
     for file in files:
@@ -34,7 +34,7 @@ def test_the_page_is_light_and_brings_nothing_from_elsewhere():
         assert not re.search(r"https?://|url\(|@import", text), file.name
 
 
-def test_texts_can_only_become_text():
+def test_page_scripts_never_parse_html_or_run_strings():
     """Nothing on the page reads HTML or runs strings, and no script or style stands in the HTML itself."""
     forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|\beval\b|new Function"
     for script in SCRIPTS:
@@ -152,7 +152,7 @@ def shows(page, rows, column=0):
     assert [number(value) for value in said] == pytest.approx(values, abs=0.0051)
 
 
-def test_labels_appear_as_one_types(tab, service):
+def test_predictions_appear_while_typing(tab, service):
     page = tab.open()
     has(page.locator(".empty"), "Labels appear here as you type.")
     page.locator("#text").press_sequentially(TEXT, delay=5)
@@ -167,7 +167,7 @@ def test_labels_appear_as_one_types(tab, service):
     page.locator(".empty").wait_for()
 
 
-def test_an_answer_that_comes_too_late_is_dropped(tab, service):
+def test_a_late_answer_does_not_replace_a_newer_one(tab, service):
     page = tab.open()
     held = []
 
@@ -188,7 +188,7 @@ def test_an_answer_that_comes_too_late_is_dropped(tab, service):
     shows(page, rows)
 
 
-def test_why_gives_the_reasons_of_the_service(tab, service):
+def test_the_why_button_shows_the_explanation_of_the_service(tab, service):
     page = tab.open()
     page.locator("#text").fill(TEXT)
     why = page.locator(".why").first
@@ -246,7 +246,7 @@ def test_modes_can_be_chosen_and_compared(tab, service):
     )
 
 
-def test_labels_below_the_least_probability_are_hidden(tab, service):
+def test_labels_below_the_minimum_probability_are_hidden(tab, service):
     page = tab.open()
     page.locator("#text").fill(TEXT)
     (rows,) = predicted(service, TEXT, k=10)
@@ -278,7 +278,7 @@ def test_labels_below_the_least_probability_are_hidden(tab, service):
     has(page.locator(".note"), re.compile("not probabilities"))
 
 
-def test_results_of_many_texts_go_into_a_table_and_a_csv(tab, service):
+def test_many_texts_give_a_table_and_a_csv(tab, service):
     texts = ["w0a w1b", "=1+1", '+w6g, "w7h"', "  w8i\tw9j ", "@w2c", "-w3d", "\N{SNOWMAN} w4e"]
     page = tab.open("#k=2")
     page.get_by_role("tab", name="Many texts").click()
@@ -308,7 +308,7 @@ def test_results_of_many_texts_go_into_a_table_and_a_csv(tab, service):
     assert [float(row["score"]) for row in rows] == pytest.approx([label["score"] for label in flat], abs=1e-4)
 
 
-def test_cells_are_quoted_as_they_must_be(tab):
+def test_csv_cells_are_quoted(tab):
     page = tab.open()
     cells = ["plain", 'a "b"', "a,b", "a\r\nb", " a", "=a", "+a", "-a", "@a", "\ta", "\ra", '=a,"b"', -0.5, 2, None]
     said = page.evaluate("async cells => (await import('./page/csv.js')).csv([{line: 1, text: '=x', labels: []}]) + "
@@ -360,7 +360,7 @@ def test_pages_of_labels(tab, service):
         ask(service, "DELETE", f"v1/labels/{label}", token=TOKEN)
 
 
-def test_a_label_lives(tab, service):
+def test_labels_are_added_renamed_and_removed_on_the_page(tab, service):
     """Added with a token, tried, renamed, removed: each seen at once."""
     page = tab.open("#tab=labels")
     page.get_by_role("button", name="Add a label").click()
@@ -435,7 +435,7 @@ def test_hostile_texts_stay_texts(tab, service):
     ask(service, "DELETE", f"v1/labels/{row['id']}", token=TOKEN)
 
 
-def test_errors_are_in_the_words_of_the_service(tab, service):
+def test_the_page_shows_the_error_of_the_service(tab, service):
     page = tab.open()
     page.locator("#text").fill("w0a")
     page.locator(".rows").wait_for()
@@ -452,7 +452,7 @@ def test_errors_are_in_the_words_of_the_service(tab, service):
     assert page.locator("#problem").is_hidden()
 
 
-def test_what_is_asked_stands_in_the_fragment_alone(tab, service):
+def test_the_request_is_kept_in_the_url_fragment_only(tab, service):
     page = tab.open("#text=w6g+w7h&k=3&mode=dual")
     shows(page, predicted(service, "w6g w7h", k=3, mode="dual")[0])
     assert page.get_by_role("radio", name="Dual encoder").is_checked()
@@ -463,7 +463,7 @@ def test_what_is_asked_stands_in_the_fragment_alone(tab, service):
     assert not [url for url in tab.requests if "secret" in url.split("#")[0]]
 
 
-def test_a_service_that_is_gone_is_said_and_comes_back(tab, service):
+def test_the_page_tells_when_the_service_is_gone_and_recovers(tab, service):
     page = tab.open()
     page.locator("#text").fill("w0a")
     page.locator(".rows").wait_for()
@@ -517,7 +517,7 @@ def contrast(ink, grounds):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_can_be_read(browser, service, scheme):
+def test_text_has_enough_contrast(browser, service, scheme):
     tab = Tab(browser, service.url, color_scheme=scheme)
     page = tab.open()
     page.locator("#text").fill(TEXT)
@@ -598,7 +598,7 @@ FOCUS = """() => {
 }"""
 
 
-def test_all_can_be_done_with_keys(tab, service):
+def test_every_action_works_with_the_keyboard(tab, service):
     page = tab.open()
     keys = page.keyboard
     assert page.evaluate(FOCUS)[0] == "text"

@@ -93,11 +93,11 @@ def alike(found, wanted):
 
 
 @pytest.mark.parametrize("asked", [{}, {"k": 1}, {"k": 24}, {"mode": "dual"}, {"mode": "classifier", "k": 3}])
-def test_answers_are_those_of_the_model(service, model, asked):
+def test_the_service_predicts_as_the_model_does(service, model, asked):
     alike(rows(service.client.post("/v1/predict", json={"texts": TEXTS, **asked})), expected(model, TEXTS, **asked))
 
 
-def test_a_label_is_shown_as_it_is(service, model):
+def test_a_label_has_its_text_uid_and_frequency(service, model):
     answer = service.client.post("/v1/predict", json={"text": TEXTS[0], "k": 1}).json()
     (label,) = answer["predictions"][0]["labels"]
     assert list(label) == ["id", "uid", "text", "score", "probability", "frequency"]
@@ -186,7 +186,7 @@ def test_a_field_that_is_wrong_is_named(service, body, words, field):
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"\xff\xfe", b'{"text": "\xff"}', b'{"k": NaN}', b'{"text": "a"} x', b'{"text": "\\ud800"}']
 )
-def test_what_is_not_json_is_said_so(service, body):
+def test_a_body_that_is_not_json_is_refused(service, body):
     problem(service.client.post("/v1/predict", content=body), 400, "must be JSON")
 
 
@@ -214,7 +214,7 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(service):
     rows(service.client.post("/v1/predict", json={"text": "a"}))
 
 
-def test_more_requests_than_allowed_are_told_to_come_again(service):
+def test_more_requests_than_allowed_get_429(service):
     body = {"texts": TEXTS * 3, "k": 1}
     with ThreadPoolExecutor(60) as pool:
         answers = list(pool.map(lambda _: ask(service.address, body), range(60)))
@@ -226,7 +226,7 @@ def test_more_requests_than_allowed_are_told_to_come_again(service):
     assert all(found == done[0] for found in done)
 
 
-def test_addresses_and_methods_that_are_not_there(service):
+def test_unknown_paths_and_methods_are_refused(service):
     problem(service.client.get("/v2/predict"), 404, "nothing at this address")
     problem(service.client.get("/v1/labels/"), 404)
     answer = service.client.get("/v1/predict")
@@ -243,7 +243,7 @@ def test_addresses_and_methods_that_are_not_there(service):
     problem(service.client.get("/v1/labels/1/neighbours?k=101"), 422, "at most 100", field="k")
 
 
-def test_what_is_not_http_is_answered_and_closed(service):
+def test_bytes_that_are_not_http_get_400_and_the_connection_is_closed(service):
     with socket.create_connection(service.address, timeout=PATIENCE) as connection:
         connection.sendall(b"what is this\r\n\r\n")
         assert b"400 Bad Request" in connection.recv(4096)
@@ -252,7 +252,7 @@ def test_what_is_not_http_is_answered_and_closed(service):
         assert b"431 Request Header Fields Too Large" in connection.recv(4096)
 
 
-def test_the_page_comes_whole_packed_and_with_strict_headers(service):
+def test_the_page_is_compressed_and_has_strict_headers(service):
     page = service.client.get("/", headers={"accept-encoding": "identity"})
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -323,7 +323,7 @@ def test_a_text_is_explained(service, model):
     problem(service.client.post("/v1/explain", json={"text": "a", "labels": []}), 422, field="labels")
 
 
-def test_the_model_says_what_it_is(service, model):
+def test_the_model_route_describes_the_model(service, model):
     found = msgspec.json.decode(service.client.get("/v1/model").content, type=schemas.ModelAnswer)
     assert found.model == f"topics@{model.version}"
     assert found.num_train == 240
@@ -332,7 +332,7 @@ def test_the_model_says_what_it_is(service, model):
     assert found.limits == schemas.LimitsShown(MAX_TEXT, 1024, MAX_BODY, 100, 32)
 
 
-def test_labels_are_changed_with_a_token_only(service):
+def test_labels_can_be_changed_only_with_a_token(service):
     for headers in (
         {},
         {"Authorization": "Bearer wrong"},
@@ -347,7 +347,7 @@ def test_labels_are_changed_with_a_token_only(service):
     assert service.client.get("/v1/labels").json()["total"] == 24
 
 
-def test_a_label_comes_is_renamed_and_goes(service):
+def test_a_label_is_added_renamed_and_removed(service):
     client = service.client
     answer = client.post("/v1/labels", json={"uid": "new", "text": "w0a w60i"}, headers=AUTHORISED)
     assert answer.status_code == 201
@@ -384,7 +384,7 @@ def test_a_label_comes_is_renamed_and_goes(service):
         ({"labels": [{"text": "a"}], "uid": "b"}, "text"),
     ],
 )
-def test_a_label_that_cannot_be_is_refused(service, body, field):
+def test_an_invalid_label_is_refused(service, body, field):
     problem(service.client.post("/v1/labels", json=body, headers=AUTHORISED), 422, field=field)
     assert service.client.get("/v1/labels").json()["total"] == 24
 
@@ -397,7 +397,7 @@ def test_command_line_and_service_see_the_same_labels(service):
     assert "from-outside" not in service.predict(["w5f w62k"], k=24)[0]
 
 
-def test_changes_that_cannot_be_read_harm_no_prediction(service):
+def test_a_damaged_journal_does_not_stop_predictions(service):
     journal = service.folder / "changes.jsonl"
     whole = journal.read_bytes()
     journal.write_bytes(whole + b"no change\n")
@@ -409,7 +409,7 @@ def test_changes_that_cannot_be_read_harm_no_prediction(service):
     assert service.client.get("/v1/labels").json()["total"] == 24
 
 
-def test_a_folder_that_is_held_by_another_is_said_so(service):
+def test_a_locked_folder_gives_503(service):
     from unidex.storage.locks import locked
 
     with locked(service.folder):
@@ -419,7 +419,7 @@ def test_a_folder_that_is_held_by_another_is_said_so(service):
     assert "retry-after" in answer.headers
 
 
-def test_a_client_that_has_left_is_not_worked_for(service):
+def test_requests_of_disconnected_clients_are_not_computed(service):
     before = batches(service)[1]
     body = json.dumps({"texts": TEXTS * 16, "k": 100}).encode()
     head = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
@@ -431,7 +431,7 @@ def test_a_client_that_has_left_is_not_worked_for(service):
     assert batches(service)[1] - before < 8 * len(TEXTS) * 16
 
 
-def test_metrics_count_what_happened(service):
+def test_metrics_count_requests_and_rejections(service):
     metrics = service.client.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
     for line in (
@@ -457,7 +457,7 @@ def test_the_log_holds_neither_texts_nor_tokens(service):
         assert secret not in service.log
 
 
-def test_killed_restarted_reloaded_and_stopped_under_load(folder, tokens, tmp_path):
+def test_the_service_survives_kill_reload_and_stop_under_load(folder, tokens, tmp_path):
     """Labels outlive kill -9; another model is swapped in and SIGTERM comes without one request that fails."""
     own = tmp_path / "topics"
     shutil.copytree(folder, own)
@@ -531,7 +531,7 @@ def test_several_workers_are_one_service(folder, tokens, tmp_path):
         assert service.stop() == 0
 
 
-def test_a_model_that_is_damaged_is_named_and_not_served(folder, tmp_path):
+def test_a_damaged_model_is_not_served(folder, tmp_path):
     from unidex.server.runner import run
     from unidex.server.settings import Settings
 
@@ -542,7 +542,7 @@ def test_a_model_that_is_damaged_is_named_and_not_served(folder, tmp_path):
         run(Settings(folder=own), "127.0.0.1", 0, print)
 
 
-def test_a_port_that_is_taken_is_named():
+def test_a_port_in_use_is_an_error():
     from unidex.server.runner import run
     from unidex.server.settings import Settings
 

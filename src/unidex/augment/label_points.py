@@ -118,7 +118,7 @@ def check_label_texts(dataset: Dataset) -> None:
         raise DataError(
             f"data set {quoted(dataset.name)} must have texts and label texts to make points of, but "
             f"{'comes as sparse features' if features else 'all label texts are empty'}; take a format that holds "
-            "texts (docs/data-formats.md)"
+            "texts (docs/reference/data-formats.md)"
         )
 
 

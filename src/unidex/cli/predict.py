@@ -35,7 +35,7 @@ def predict(
 
     With --json, a line is {"text": ..., "labels": [{"id": 17, "uid": ..., "text": ..., "score": ...,
     "frequency": "tail"}, ...]}; frequency is head, torso or tail. Where the model has probabilities
-    (docs/calibration.md), a label has "probability" too.
+    (docs/how-to/calibrate.md), a label has "probability" too.
 
     Examples: unidex predict hpo-model diseases.txt -k 3; echo "Marfan syndrome" | unidex predict hpo-model
     """

@@ -31,7 +31,7 @@ _READING: dict[str, tuple[Any, Any]] = {
             str | None,
             "--format",
             "Format of DATA: unidex, xc-raw, dexml, pecos, xclib, bag-of-words, libmultilabel or table; "
-            "detected unless given (docs/data-formats.md).",
+            "detected unless given (docs/reference/data-formats.md).",
             metavar="NAME",
         ),
         None,

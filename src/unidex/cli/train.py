@@ -34,7 +34,7 @@ def train(
     Checkpoints are kept in MODEL.training while it runs; --resume goes on from the newest one, and ends with the same
     model as a run that was never stopped.
 
-    On several processes, on one machine or many: torchrun --nproc-per-node 4 -m unidex train ... (docs/distributed.md).
+    On several processes or machines: torchrun --nproc-per-node 4 -m unidex train ... (docs/how-to/many-processes.md).
 
     Examples: unidex train hpo --out hpo-model; unidex train a.csv --out a --recipe unidec --set train.epochs=5
     """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from unidex.config.section import Section
 
@@ -22,3 +25,17 @@ class Features(Section):
     num_buckets: int = Field(16_384, ge=0, description="rows that rarer features share by hashing; 0 leaves them out")
     lead: int = Field(8, ge=1, description="first words of a text that count again, where it has twice as many")
     lead_weight: float = Field(0.0, ge=0, description="how much they count, beside 1 of the whole text; 0 for not")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.tokenizer and not self.subwords:
+            raise _error(f"tokenizer is {self.tokenizer!r}, but subwords are off; set features.subwords=true")
+        if self.chars_max < self.chars_min:
+            raise _error(f"chars_max must be at least chars_min ({self.chars_min}), but is {self.chars_max}")
+        if self.max_features + self.num_buckets >= 1 << 31:
+            raise _error("max_features + num_buckets must be below 2^31, as ids of features are 32-bit")
+        return self
+
+
+def _error(message: str) -> PydanticCustomError:
+    return PydanticCustomError("settings", "{message}", {"message": message})

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from unidex.config.section import Section
+
+
+def _without_repeats(names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise ValueError("each name must be there once")
+    return names
 
 
 class Heads(Section):
@@ -29,7 +35,7 @@ class Heads(Section):
         description="what classifiers begin from: label-text, the vectors of the labels' texts; centroid, the mean "
         "vectors of the labels' train texts; both as the encoder gives them where the classifier is switched on",
     )
-    classifier_parts: list[Literal["free", "text", "graph"]] = Field(
+    classifier_parts: Annotated[list[Literal["free", "text", "graph"]], AfterValidator(_without_repeats)] = Field(
         ["free"],
         min_length=1,
         description="what a label's classifier is made of in training: a free vector, the words of its text, those of "
@@ -55,3 +61,8 @@ class Heads(Section):
     classifier_search_vectors: Literal["unit", "plain"] = Field(
         "unit", description="search classifiers as unit vectors, or with the lengths they were trained to"
     )
+
+    @property
+    def separate_encoders(self) -> bool:
+        """Whether the classifier has an encoder of its own; one head alone has nothing to share."""
+        return self.dual and self.classifier and not self.shared_encoder

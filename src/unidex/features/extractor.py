@@ -6,7 +6,7 @@ Shapes: N texts, F features (those with an id of their own, then buckets).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from scipy import sparse
 
 from unidex import progress
+from unidex.config import Features as Settings
 from unidex.data.texts import Packer, Texts
 from unidex.errors import DataError, ModelError
-from unidex.features.feature_settings import FeatureSettings
 from unidex.features.feature_weights import Rows, Weights
 from unidex.features.groups import groups_of
 from unidex.features.lead import lead_of, with_leads
@@ -40,10 +41,10 @@ CHUNK_CHARACTERS = 250_000  # What a chunk needs then fits the caches of a proce
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class FeatureExtractor:
     """What turns texts into sparse rows.
 
-    >>> features = Features.fit(["red shoe", "blue shoe", "red hat"], ["shoes", "hat"], FeatureSettings())
+    >>> features = FeatureExtractor.fit(["red shoe", "blue shoe", "red hat"], ["shoes", "hat"], Settings(num_buckets=0))
     >>> sorted(features.name(feature) for feature in range(features.num_features))
     ['hat', 'red', 'shoe']
     >>> matrix = features.transform(["a red hat", ""])
@@ -51,27 +52,26 @@ class Features:
     ((2, 3), ['hat', 'red'])
     """
 
-    settings: FeatureSettings
+    settings: Settings
     vocabulary: Vocabulary
     idf: NDArray[np.float32]
+    names: Texts
     tokenizer: Tokenizer | None = None
-    names: Texts | None = None
 
     @classmethod
     def fit(
         cls,
         texts: Sequence[str],
         label_texts: Sequence[str],
-        settings: FeatureSettings | None = None,
+        settings: Settings,
         *,
         chunk_texts: int = CHUNK_TEXTS,
-    ) -> Features:
+    ) -> FeatureExtractor:
         """Choose the vocabulary and its weights.
 
         A feature counts once for every text and every label text it occurs in: what one text and one label share is
         the very thing that can match them, so it must not be lost as too rare.
         """
-        settings = FeatureSettings() if settings is None else settings
         num_texts = len(texts) + len(label_texts)
         tokenizer = _tokenizer_for(settings, texts, label_texts)
         counters: dict[str, Counter] = {}
@@ -87,12 +87,9 @@ class Features:
             max_features=settings.max_features,
             num_buckets=settings.num_buckets,
         )
-        idf = vocabulary.idf() if settings.weighting == "idf" else np.ones(vocabulary.num_features, dtype=np.float32)
-        features = cls(settings, vocabulary, idf, tokenizer)
-        if not settings.keep_names:
-            return features
-        names = features._find_names(texts, label_texts, chunk_texts)
-        return cls(settings, vocabulary, idf, tokenizer, names)
+        chunks = _chunks(texts, label_texts, size=chunk_texts)
+        names = _find_names(vocabulary, settings, tokenizer, chunks, num_texts)
+        return cls(settings, vocabulary, vocabulary.idf(), names, tokenizer)
 
     @property
     def num_features(self) -> int:
@@ -129,7 +126,7 @@ class Features:
     def placed(self, text: str) -> Placed:
         """Where in a text each feature of its row occurs.
 
-        >>> features = Features.fit(["red hat"], [], FeatureSettings(min_df=1, bigrams=False))
+        >>> features = FeatureExtractor.fit(["red hat"], [], Settings(min_df=1, bigrams=False, num_buckets=0))
         >>> placed = features.placed("A hat, a red hat!")
         >>> [features.name(feature) for feature in placed.features], placed.starts.tolist(), placed.ends.tolist()
         (['hat', 'red', 'hat'], [2, 9, 13], [5, 12, 16])
@@ -144,7 +141,7 @@ class Features:
         leads = [lead_of(text, settings.lead) or "" for text in texts]
         if not any(leads):
             return rows
-        return with_leads(rows, rows_of(leads), settings.lead_weight, normalise=settings.normalise != "none")
+        return with_leads(rows, rows_of(leads), settings.lead_weight)
 
     def _plain_rows(self, texts: Sequence[str]) -> Rows:
         found = [np.empty(0, dtype=np.int64)]
@@ -154,7 +151,7 @@ class Features:
 
     @cached_property
     def _weights(self) -> Weights:
-        return Weights(self.settings, self.idf)
+        return Weights(self.idf)
 
     @cached_property
     def _text_by_text(self) -> TextByText:
@@ -163,20 +160,18 @@ class Features:
     def name(self, feature: int) -> str:
         """A readable name: "golden", "golden ratio", "gol*" for an n-gram, "[token]" for a subword.
 
-        Buckets have none of their own, nor has any feature where names were not kept: see ``names_in``.
+        Buckets have none of their own: see ``names_in``.
         """
         if not 0 <= feature < self.num_features:
             raise DataError(f"a feature id must be from 0 to {self.num_features - 1}, but is {feature}")
         if feature >= len(self.vocabulary):
             return f"(bucket {feature - len(self.vocabulary)})"
-        return f"(feature {feature})" if self.names is None else self.names[feature]
+        return self.names[feature]
 
     def names_in(self, text: str) -> dict[int, str]:
         """The names of all features of a text by id; a bucket has those of all features of the text it holds.
 
-        This needs no kept names: it reads them off the text.
-
-        >>> features = Features.fit(["red hat"], [], FeatureSettings(min_df=2, num_buckets=1, bigrams=False))
+        >>> features = FeatureExtractor.fit(["red hat"], [], Settings(num_buckets=1, bigrams=False))
         >>> features.names_in("Red cap")
         {0: 'cap | red'}
         """
@@ -188,31 +183,11 @@ class Features:
                     names.setdefault(feature, []).append(group_names[place])
         return {feature: " | ".join(sorted(names[feature])) for feature in sorted(names)}
 
-    def _find_names(self, texts: Sequence[str], label_texts: Sequence[str], chunk_texts: int) -> Texts:
-        # A second walk over the texts: to hold the names of all candidates in the first takes far more memory than
-        # those of the chosen.
-        names = [""] * len(self.vocabulary)
-        missing = np.ones(self.num_features, dtype=bool)
-        missing[len(names) :] = False
-        with progress.task("naming features", len(texts) + len(label_texts), unit="texts") as advance:
-            for chunk in _chunks(texts, label_texts, size=chunk_texts):
-                for group in groups_of(chunk, self.settings, self.tokenizer):
-                    ids = self.vocabulary.lookup(group.keys)
-                    known = np.flatnonzero(ids >= 0)
-                    new = known[missing[ids[known]]]
-                    for feature, name in zip(ids[new].tolist(), group.feature_names(new), strict=True):
-                        names[feature] = name
-                    missing[ids[new]] = False
-                advance(len(chunk))
-        packer = Packer()
-        packer.add(names)
-        return packer.texts()
-
     @cached_property
     def fingerprint(self) -> str:
         """Changes with anything that changes a row."""
         digest = blake2b(digest_size=16)
-        digest.update(json.dumps([FORMAT, self.settings.as_dict()], sort_keys=True).encode())
+        digest.update(json.dumps([FORMAT, self.settings.model_dump()], sort_keys=True).encode())
         for array in (self.vocabulary.keys, self.vocabulary.ids, self.idf):
             digest.update(np.ascontiguousarray(array).data)
         if self.tokenizer is not None:
@@ -220,33 +195,32 @@ class Features:
         return digest.hexdigest()
 
     def save(self, folder: Path) -> None:
-        """Write the features to a folder: features.json, arrays, and names and tokenizer where there are some."""
+        """Write the features to a folder: features.json, arrays, names, and the tokenizer where there is one."""
         folder.mkdir(parents=True, exist_ok=True)
         self.vocabulary.save(folder)
         # Kept, not computed again: the logarithm of another machine may differ in the last bit.
         np.save(folder / "idf.npy", self.idf)
-        if self.names is not None:
-            self.names.save(folder / "names")
+        self.names.save(folder / "names")
         if self.tokenizer is not None:
             self.tokenizer.save(str(folder / "tokenizer.json"))
-        about = {"format": FORMAT, "num_texts": self.vocabulary.num_texts, "settings": self.settings.as_dict()}
+        about = {"format": FORMAT, "num_texts": self.vocabulary.num_texts, "settings": self.settings.model_dump()}
         (folder / "features.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path) -> Features:
+    def load(cls, folder: Path) -> FeatureExtractor:
         """Read what ``save`` wrote; the rows of a text are the same to the last bit."""
         about = _read_about(folder / "features.json")
         try:
-            settings, num_texts = FeatureSettings(**about["settings"]), int(about["num_texts"])
+            settings, num_texts = _read_settings(about["settings"]), int(about["num_texts"])
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{folder / 'features.json'}: settings must be whole, but {error}; train anew") from None
         vocabulary = Vocabulary.load(folder, num_texts=num_texts, num_buckets=settings.num_buckets)
         idf = load_array(folder / "idf.npy", (vocabulary.num_features,), np.float32)
         tokenizer = load_tokenizer(folder) if settings.subwords else None
-        names = Texts.load(folder / "names") if settings.keep_names else None
-        if names is not None and len(names) != len(vocabulary):
+        names = Texts.load(folder / "names")
+        if len(names) != len(vocabulary):
             raise ModelError(f"{folder}: {len(vocabulary)} feature names must be here, but there are {len(names)}")
-        return cls(settings, vocabulary, idf, tokenizer, names)
+        return cls(settings, vocabulary, idf, names, tokenizer)
 
 
 def as_csr(
@@ -276,7 +250,7 @@ def _chunks(*sources: Sequence[str], size: int) -> Iterator[list[str]]:
         yield chunk
 
 
-def _tokenizer_for(settings: FeatureSettings, texts: Sequence[str], label_texts: Sequence[str]) -> Tokenizer | None:
+def _tokenizer_for(settings: Settings, texts: Sequence[str], label_texts: Sequence[str]) -> Tokenizer | None:
     if not settings.subwords:
         return None
     if settings.tokenizer:
@@ -286,12 +260,53 @@ def _tokenizer_for(settings: FeatureSettings, texts: Sequence[str], label_texts:
         def __iter__(self) -> Iterator[str]:
             return chain(texts, label_texts)
 
-    return train_tokenizer(
-        Both(),
-        num_tokens=settings.subword_vocabulary,
-        lower_case=settings.lower_case,
-        num_texts=len(texts) + len(label_texts),
-    )
+    return train_tokenizer(Both(), num_texts=len(texts) + len(label_texts))
+
+
+def _find_names(
+    vocabulary: Vocabulary, settings: Settings, tokenizer: Tokenizer | None, chunks: Iterable[list[str]], num_texts: int
+) -> Texts:
+    # A second walk over the texts: to hold the names of all candidates in the first takes far more memory than those of
+    # the chosen.
+    names = [""] * len(vocabulary)
+    missing = np.ones(vocabulary.num_features, dtype=bool)
+    missing[len(names) :] = False
+    with progress.task("naming features", num_texts, unit="texts") as advance:
+        for chunk in chunks:
+            for group in groups_of(chunk, settings, tokenizer):
+                ids = vocabulary.lookup(group.keys)
+                known = np.flatnonzero(ids >= 0)
+                new = known[missing[ids[known]]]
+                for feature, name in zip(ids[new].tolist(), group.feature_names(new), strict=True):
+                    names[feature] = name
+                missing[ids[new]] = False
+            advance(len(chunk))
+    packer = Packer()
+    packer.add(names)
+    return packer.texts()
+
+
+# Settings that earlier versions saved and that no recipe could change. The weighting is in the saved idf.
+_FIXED = {
+    "lower_case": True,
+    "words": True,
+    "subword_vocabulary": 30_000,
+    "sublinear_tf": True,
+    "normalise": "row",
+    "keep_names": True,
+    **{f"{kind}_scale": 1.0 for kind in ("word", "part", "bigram", "char", "subword")},
+}
+
+
+def _read_settings(saved: dict[str, Any]) -> Settings:
+    for key, value in _FIXED.items():
+        if saved.get(key, value) != value:
+            raise ValueError(f"{key} is {saved[key]!r} and can only be {value!r}")
+    try:
+        return Settings(**{key: value for key, value in saved.items() if key not in {"weighting", *_FIXED}})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _read_about(file: Path) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Weights: from occurrences of features to weighted sparse rows.
 
-    weight of feature f in a text = scale(kind) * (1 + ln tf) * idf(f),   then the row is divided by its length
+    weight of feature f in a text = (1 + ln tf) * idf(f),   then the row is divided by its length
 
 An occurrence is one number: the row, then the feature id, then the kind, in bits from high to low. Sorted, equal ones
 stand side by side to be counted, row by row.
@@ -15,7 +15,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex.features.feature_settings import FeatureSettings
 from unidex.features.groups import NUM_KIND_BITS, Group, Kind
 from unidex.features.vocabulary import Vocabulary
 
@@ -31,19 +30,13 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """What features weigh: the inverse document frequency of each id, and the settings."""
+    """What features weigh: the inverse document frequency of each id."""
 
-    settings: FeatureSettings
     idf: NDArray[np.float32]
 
     @cached_property
     def _id_bits(self) -> int:
         return max(len(self.idf) - 1, 1).bit_length()
-
-    @cached_property
-    def _scales(self) -> NDArray[np.float64]:
-        names = ("word", "part", "bigram", "char", "subword")  # In the order of Kind.
-        return np.array([getattr(self.settings, f"{name}_scale") for name in names], dtype=np.float64)
 
     def occurrences(self, group: Group, vocabulary: Vocabulary) -> list[NDArray[np.int64]]:
         """The occurrences of a group's features that have an id."""
@@ -69,19 +62,14 @@ class Weights:
         np.subtract(firsts[1:], firsts[:-1], out=tf[:-1])
         tf[-1:] = len(occurrences) - firsts[-1:]
         distinct = occurrences[firsts]
-        kinds = distinct & ((1 << NUM_KIND_BITS) - 1)
         pairs = distinct >> NUM_KIND_BITS
         ids, rows = pairs & ((1 << self._id_bits) - 1), pairs >> self._id_bits
-        weights = self.idf[ids] * self._scales[kinds]
-        weights *= _sublinear(tf) if self.settings.sublinear_tf else tf
-        if self.settings.normalise == "kind":
-            weights *= self._scales[kinds] / _lengths(weights, (rows << NUM_KIND_BITS) | kinds)
+        weights = self.idf[ids] * _sublinear(tf)
         # A feature may be of two kinds in one text, as a word and as a part of another: its weights add up.
         firsts = _firsts(pairs)
         if len(firsts) < len(pairs):
             weights, ids, rows = np.add.reduceat(weights, firsts), ids[firsts], rows[firsts]
-        if self.settings.normalise != "none":
-            weights /= _lengths(weights, rows)
+        weights /= _lengths(weights, rows)
         return Rows(np.bincount(rows, minlength=num_rows), ids.astype(np.int32), weights.astype(np.float32))
 
 

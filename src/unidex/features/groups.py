@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex.features.feature_settings import FeatureSettings
+from unidex.config import Features as Settings
 from unidex.features.hash_keys import distinct, keys_of_ngrams, keys_of_pairs, keys_of_strings, mix, places
 from unidex.features.words import MARK, WORD_SEED, Pieces, Words, ngrams_of, parts_of
 
@@ -66,30 +66,22 @@ class Group:
     feature_names: Callable[[NDArray[np.int64]], list[str]]
 
 
-def groups_of(texts: Sequence[str], settings: FeatureSettings, tokenizer: Tokenizer | None) -> Iterator[Group]:
+def groups_of(texts: Sequence[str], settings: Settings, tokenizer: Tokenizer | None) -> Iterator[Group]:
     """The feature groups of texts, always in the same order.
 
-    >>> for group in groups_of(["GoldenRatio is golden"], FeatureSettings(), None):
+    >>> for group in groups_of(["GoldenRatio is golden"], Settings(), None):
     ...     print(group.name, sorted(group.feature_names(np.arange(len(group.keys)))))
     words ['golden', 'goldenratio', 'is', 'ratio']
     bigrams ['goldenratio is', 'is golden']
     """
-    if settings.words or settings.bigrams or settings.chars:
-        words = Words.of(texts, lower_case=settings.lower_case)
-        yield from groups_of_each_word(words, settings)
-        if settings.bigrams:
-            yield _bigrams(words)
+    words = Words.of(texts)
+    yield _terms(words, with_parts=settings.parts)
+    if settings.chars:
+        yield _ngrams(words, range(settings.chars_min, settings.chars_max + 1))
+    if settings.bigrams:
+        yield _bigrams(words)
     if tokenizer is not None:
         yield subwords_of(texts, tokenizer)
-
-
-def groups_of_each_word(words: Words, settings: FeatureSettings) -> Iterator[Group]:
-    """Those of the groups whose features a word has wherever it stands."""
-    if settings.words:
-        yield _terms(words, with_parts=settings.parts)
-    if settings.chars:
-        # An n-gram from mark to mark is the word itself, which is a feature already where words are on.
-        yield _ngrams(words, range(settings.chars_min, settings.chars_max + 1), whole_words=not settings.words)
 
 
 def _terms(words: Words, *, with_parts: bool) -> Group:
@@ -126,8 +118,8 @@ def _bigrams(words: Words) -> Group:
     return Group("bigrams", keys, lambda: [Occurrences(Kind.BIGRAM, words.rows[left], feature)], names)
 
 
-def _ngrams(words: Words, sizes: range, *, whole_words: bool) -> Group:
-    pieces = [ngrams_of(words, n, whole_words=whole_words) for n in sizes]
+def _ngrams(words: Words, sizes: range) -> Group:
+    pieces = [ngrams_of(words, n) for n in sizes]
     flat_keys = [keys_of_ngrams(words.letters, of.starts, n, NGRAM_SEED) for n, of in zip(sizes, pieces, strict=True)]
     keys, example, feature = distinct(np.concatenate(flat_keys))
 

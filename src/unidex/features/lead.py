@@ -25,12 +25,12 @@ def lead_of(text: str, num_words: int) -> str | None:
     return " ".join(words[:num_words]) if len(words) == 2 * num_words else None
 
 
-def with_leads(rows: Rows, leads: Rows, weight: float, *, normalise: bool) -> Rows:
+def with_leads(rows: Rows, leads: Rows, weight: float) -> Rows:
     """Rows in which the features of leads count again; a lead without features leaves its row as it is.
 
     >>> whole = Rows(np.array([2, 1]), np.array([3, 7, 4], dtype=np.int32), np.array([0.6, 0.8, 1.0], dtype=np.float32))
     >>> leads = Rows(np.array([1, 0]), np.array([3], dtype=np.int32), np.array([1.0], dtype=np.float32))
-    >>> with_leads(whole, leads, 1.0, normalise=True).weights.astype(float).round(3).tolist()
+    >>> with_leads(whole, leads, 1.0).weights.astype(float).round(3).tolist()
     [0.894, 0.447, 1.0]
     """
     num_rows = len(rows.counts)
@@ -45,8 +45,7 @@ def with_leads(rows: Rows, leads: Rows, weight: float, *, normalise: bool) -> Ro
     found[found] = keys[places[found]] == wanted[found]
     weights = rows.weights.astype(np.float64)
     weights[places[found]] += weight * leads.weights[found]
-    if normalise:
-        has_lead = (leads.counts > 0)[row_of]
-        lengths = np.sqrt(np.bincount(row_of, weights=weights * weights, minlength=num_rows))[row_of]
-        weights = np.where(has_lead, weights / np.where(lengths > 0, lengths, 1.0), weights)
+    has_lead = (leads.counts > 0)[row_of]
+    lengths = np.sqrt(np.bincount(row_of, weights=weights * weights, minlength=num_rows))[row_of]
+    weights = np.where(has_lead, weights / np.where(lengths > 0, lengths, 1.0), weights)
     return Rows(rows.counts, rows.ids, weights.astype(np.float32))

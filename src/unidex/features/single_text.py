@@ -1,4 +1,4 @@
-"""Few texts at a time, for serving: the rows of ``Features.transform`` to the last bit, without the cost of a chunk.
+"""Few texts at a time, for serving: the rows that a chunk of texts would get, to the last bit, in less time.
 
 Array operations pay off over many words; a few texts have few. So here the words are cut and taken apart one by one by
 the means Python has for strings, and what a word brings wherever it stands is remembered from text to text.
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex.config import Features as Settings
 from unidex.features.codepoints import OUTSIDE, classes_of, codes_of, folded
-from unidex.features.feature_settings import FeatureSettings
 from unidex.features.feature_weights import Rows, Weights
 from unidex.features.groups import NGRAM_SEED, NUM_KIND_BITS, SUBWORD_SEED, Kind, subwords_of
 from unidex.features.hash_keys import keys_of_pairs, keys_of_strings, mix
@@ -85,7 +85,7 @@ class TextByText:
     """Makes the rows of a few texts; may be used by many threads at once."""
 
     def __init__(
-        self, settings: FeatureSettings, vocabulary: Vocabulary, weights: Weights, tokenizer: Tokenizer | None
+        self, settings: Settings, vocabulary: Vocabulary, weights: Weights, tokenizer: Tokenizer | None
     ) -> None:
         self._settings = settings
         self._vocabulary = vocabulary
@@ -96,18 +96,15 @@ class TextByText:
 
     def rows(self, texts: Sequence[str]) -> Rows:
         """The rows of texts."""
-        settings = self._settings
-        pieces = []
-        if settings.words or settings.bigrams or settings.chars:
-            words_of_texts = [words_in(text) for text in texts]
-            known = self._all_known(chain.from_iterable(words_of_texts))
-            brought = [b"".join([known[word][1] for word in words]) for words in words_of_texts]
-            rows = np.arange(len(texts))
-            counts = np.fromiter(map(len, brought), dtype=np.int64, count=len(texts)) // 8
-            in_row_0 = np.frombuffer(b"".join(brought), dtype=np.int64)
-            pieces.append(in_row_0 + np.repeat(self._weights.pack(rows, np.zeros_like(rows), Kind.WORD), counts))
-            if settings.bigrams:
-                pieces.append(self._bigrams(words_of_texts, known))
+        words_of_texts = [words_in(text) for text in texts]
+        known = self._all_known(chain.from_iterable(words_of_texts))
+        brought = [b"".join([known[word][1] for word in words]) for words in words_of_texts]
+        rows = np.arange(len(texts))
+        counts = np.fromiter(map(len, brought), dtype=np.int64, count=len(texts)) // 8
+        in_row_0 = np.frombuffer(b"".join(brought), dtype=np.int64)
+        pieces = [in_row_0 + np.repeat(self._weights.pack(rows, np.zeros_like(rows), Kind.WORD), counts)]
+        if self._settings.bigrams:
+            pieces.append(self._bigrams(words_of_texts, known))
         if self._tokenizer is not None:
             pieces.extend(self._weights.occurrences(subwords_of(texts, self._tokenizer), self._vocabulary))
         return self._weights.rows(np.concatenate(pieces), len(texts))
@@ -118,18 +115,16 @@ class TextByText:
         A bigram is half where its first word stands and half where its second does. A subword token stands where its
         tokenizer says, without blanks around it; one that has no characters of the text has no place.
         """
-        settings = self._settings
         found: list[tuple[int, int, int, float]] = []
-        if settings.words or settings.bigrams or settings.chars:
-            words = placed_words(text)
-            known = self._all_known([word for word, _, _ in words])
-            for word, start, end in words:
-                brought = np.frombuffer(known[word][1], dtype=np.int64).tolist()
-                found.extend((packed >> NUM_KIND_BITS, start, end, 1.0) for packed in brought)
-            if settings.bigrams and len(words) > 1:
-                ids = self._bigram_ids([known[word][0] for word, _, _ in words])
-                for left in np.flatnonzero(ids >= 0).tolist():
-                    found.extend((int(ids[left]), *words[side][1:], 0.5) for side in (left, left + 1))
+        words = placed_words(text)
+        known = self._all_known([word for word, _, _ in words])
+        for word, start, end in words:
+            brought = np.frombuffer(known[word][1], dtype=np.int64).tolist()
+            found.extend((packed >> NUM_KIND_BITS, start, end, 1.0) for packed in brought)
+        if self._settings.bigrams and len(words) > 1:
+            ids = self._bigram_ids([known[word][0] for word, _, _ in words])
+            for left in np.flatnonzero(ids >= 0).tolist():
+                found.extend((int(ids[left]), *words[side][1:], 0.5) for side in (left, left + 1))
         if self._tokenizer is not None:
             encoding = self._tokenizer.encode(text, add_special_tokens=False)
             ids = self._vocabulary.lookup(mix(np.array(encoding.ids, dtype=np.uint64) + np.uint64(SUBWORD_SEED)))
@@ -182,9 +177,8 @@ class TextByText:
         learned = {}
         start = 0
         for word, end in zip(words, ends, strict=True):
-            # The first is the word itself, whose key is needed even where only its bigrams are features.
-            first = start if self._settings.words else start + 1
-            learned[word] = keys[start].tobytes(), packed[first:end][has_id[first:end]].tobytes()
+            # The first is the word itself, whose key its bigrams need.
+            learned[word] = keys[start].tobytes(), packed[start:end][has_id[start:end]].tobytes()
             start = end
         if len(self._known) + len(learned) > MEMORY:
             self._known = {}
@@ -194,17 +188,17 @@ class TextByText:
     def _take_apart(self, word: str, strings: list[str], kinds: list[Kind]) -> None:
         """Append what a word is made of, each with its kind: the word itself, then its parts and n-grams."""
         settings = self._settings
-        letters = word.translate(_to_folded) if settings.lower_case else word
+        letters = word.translate(_to_folded)
         strings.append(letters)
         kinds.append(Kind.WORD)
         if settings.parts:
             for part in parts_in(word):
-                strings.append(part.translate(_to_folded) if settings.lower_case else part)
+                strings.append(part.translate(_to_folded))
                 kinds.append(Kind.PART)
         if settings.chars:
             marked = MARK + letters + MARK
             # From mark to mark it is the word itself.
-            longest = min(settings.chars_max, len(marked) - 1 if settings.words else len(marked))
+            longest = min(settings.chars_max, len(marked) - 1)
             for size in range(settings.chars_min, longest + 1):
                 ngrams = [marked[start : start + size] for start in range(len(marked) - size + 1)]
                 strings += ngrams

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _ALPHABET = 1000
 _BATCH = 1000
+_NUM_TOKENS = 30_000
 _UNKNOWN = "<unk>"
 
 
@@ -36,23 +37,22 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
-def train_tokenizer(texts: Iterable[str], *, num_tokens: int, lower_case: bool, num_texts: int) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], *, num_texts: int, num_tokens: int = _NUM_TOKENS) -> Tokenizer:
     """Byte-pair encoding of words, learned from texts; the same texts give the same tokenizer.
 
     A token that begins a word begins with U+2581. The alphabet is the 1000 most frequent characters, chosen here and
     handed over, because the library breaks ties between characters by chance.
 
-    >>> tokenizer = train_tokenizer(["low lower lowest"] * 3, num_tokens=14, lower_case=True, num_texts=3)
+    >>> tokenizer = train_tokenizer(["low lower lowest"] * 3, num_texts=3, num_tokens=14)
     >>> [token.replace("\u2581", "_") for token in tokenizer.encode("Lowest").tokens]
     ['_lowe', 'st']
     """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-    counts = _character_counts(texts, lower_case=lower_case, num_texts=num_texts)
+    counts = _character_counts(texts, num_texts)
     alphabet = sorted(counts, key=lambda character: (-counts[character], character))[:_ALPHABET]
     tokenizer = Tokenizer(models.BPE(unk_token=_UNKNOWN))
-    forms = [normalizers.NFKC(), normalizers.Lowercase()] if lower_case else [normalizers.NFKC()]
-    tokenizer.normalizer = normalizers.Sequence(forms)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Metaspace(prepend_scheme="always")]
     )
@@ -76,12 +76,11 @@ def train_tokenizer(texts: Iterable[str], *, num_tokens: int, lower_case: bool, 
     return tokenizer
 
 
-def _character_counts(texts: Iterable[str], *, lower_case: bool, num_texts: int) -> collections.Counter[str]:
+def _character_counts(texts: Iterable[str], num_texts: int) -> collections.Counter[str]:
     counts: collections.Counter[str] = collections.Counter()
     with progress.task("counting characters", num_texts, unit="texts") as advance:
         source = iter(texts)
         while batch := list(islice(source, _BATCH)):
-            joined = unicodedata.normalize("NFKC", " ".join(batch))
-            counts.update(joined.lower() if lower_case else joined)
+            counts.update(unicodedata.normalize("NFKC", " ".join(batch)).lower())
             advance(len(batch))
     return collections.Counter({character: n for character, n in counts.items() if not character.isspace()})

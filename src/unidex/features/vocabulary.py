@@ -58,10 +58,10 @@ class Counter:
 def document_frequencies(group: Group) -> NDArray[np.int64]:
     """In how many texts of its chunk each feature of a group occurs.
 
-    >>> from unidex.features.feature_settings import FeatureSettings
+    >>> from unidex.config import Features as Settings
     >>> from unidex.features.groups import groups_of
     >>> texts = ["red red hat", "hat"]
-    >>> words = next(groups_of(texts, FeatureSettings(), None))
+    >>> words = next(groups_of(texts, Settings(), None))
     >>> sorted(zip(words.feature_names(np.arange(2)), document_frequencies(words).tolist()))
     [('hat', 2), ('red', 1)]
     """

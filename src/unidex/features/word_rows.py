@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unidex import progress
 from unidex.errors import DataError
-from unidex.features.extractor import Features
+from unidex.features.extractor import FeatureExtractor
 from unidex.features.single_text import placed_words
 from unidex.features.tokens import TokenRows
 from unidex.features.words import Words
@@ -20,11 +20,11 @@ from unidex.features.words import Words
 _TEXTS_AT_ONCE = 1024
 
 
-def word_rows(features: Features, texts: Sequence[str], most: int) -> TokenRows:
+def word_rows(features: FeatureExtractor, texts: Sequence[str], most: int) -> TokenRows:
     """The ids of the first ``most`` words of each text, in order; a word without an id or a bucket is passed over.
 
-    >>> from unidex.features.feature_settings import FeatureSettings
-    >>> features = Features.fit(["red hat", "red shoe"], [], FeatureSettings(min_df=1, parts=False, bigrams=False))
+    >>> from unidex.config import Features as Settings
+    >>> features = FeatureExtractor.fit(["red hat", "red shoe"], [], Settings(min_df=1, bigrams=False, num_buckets=0))
     >>> rows = word_rows(features, ["A hat, a red hat!", "", "Red shoe"], most=2)
     >>> [[features.name(word) for word in row] for row in rows.as_lists()]
     [['hat', 'red'], [], ['red', 'shoe']]
@@ -40,11 +40,11 @@ def word_rows(features: Features, texts: Sequence[str], most: int) -> TokenRows:
     return parts[1] if len(parts) == 2 else TokenRows.stack(parts)
 
 
-def places_of_words(features: Features, text: str, most: int) -> list[tuple[int, int]]:
+def places_of_words(features: FeatureExtractor, text: str, most: int) -> list[tuple[int, int]]:
     """Where each word of a text's row begins and ends in the text.
 
-    >>> from unidex.features.feature_settings import FeatureSettings
-    >>> features = Features.fit(["red hat"], [], FeatureSettings(min_df=1, parts=False, bigrams=False))
+    >>> from unidex.config import Features as Settings
+    >>> features = FeatureExtractor.fit(["red hat"], [], Settings(min_df=1, bigrams=False, num_buckets=0))
     >>> places_of_words(features, "A hat, a red hat!", most=2)
     [(2, 5), (9, 12)]
     """
@@ -53,7 +53,7 @@ def places_of_words(features: Features, text: str, most: int) -> list[tuple[int,
     return [(start, end) for (_, start, end), word in words if word >= 0][:most]
 
 
-def _first_words(features: Features, texts: list[str], most: int) -> TokenRows:
+def _first_words(features: FeatureExtractor, texts: list[str], most: int) -> TokenRows:
     rows_W, ids_W = _ids(features, texts)
     known = ids_W >= 0
     rows_W, ids_W = rows_W[known], ids_W[known]
@@ -65,7 +65,7 @@ def _first_words(features: Features, texts: list[str], most: int) -> TokenRows:
     return TokenRows(ids_W[kept].astype(np.int32), np.cumsum(lengths_N) - lengths_N, lengths_N, most)
 
 
-def _ids(features: Features, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _ids(features: FeatureExtractor, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The text and the id of every word; -1 for one that has none."""
-    words = Words.of(texts, lower_case=features.settings.lower_case)
+    words = Words.of(texts)
     return words.rows, features.vocabulary.lookup(words.keys)[words.ids]

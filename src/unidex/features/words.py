@@ -27,14 +27,13 @@ class Words:
     """The words of a chunk of texts.
 
     A word is a run of letters, digits, marks and underscores of the text in normal form NFKC. Distinct words are told
-    apart as they are written, because their parts depend on their capitals; ``letters`` and ``keys`` do so no more
-    where case does not count.
+    apart as they are written, because their parts depend on their capitals; ``letters`` and ``keys`` ignore case.
 
     Attributes:
         rows: W, the text each word stands in, ascending.
         ids: W, the distinct word each word is.
         codes: C, the code points of the distinct words, with a mark before, between and after them.
-        letters: C, the same without case, where case does not count.
+        letters: C, the same without case.
         keys: U, the key of the letters of each distinct word.
         starts: U, the place of the first code point of each distinct word.
         lengths: U, number of code points of each distinct word.
@@ -54,7 +53,7 @@ class Words:
     lengths: NDArray[np.int64]
 
     @classmethod
-    def of(cls, texts: Sequence[str], *, lower_case: bool = True) -> Words:
+    def of(cls, texts: Sequence[str]) -> Words:
         """Cut texts into words."""
         texts = [normal_form(text) for text in texts]
         codes = codes_of("\n".join(texts))
@@ -70,7 +69,7 @@ class Words:
         own_starts = np.cumsum(lengths + 1) - lengths
         own_codes = np.full(int(lengths.sum()) + len(lengths) + 1, ord(MARK), dtype=np.uint32)
         own_codes[places(own_starts, lengths)] = codes[places(starts, lengths)]
-        letters = folded(own_codes) if lower_case else own_codes
+        letters = folded(own_codes)
         keys = keys_of_strings(letters[places(own_starts, lengths)], lengths, WORD_SEED)
         return cls(rows, ids, own_codes, letters, keys, own_starts, lengths)
 
@@ -126,16 +125,15 @@ def parts_of(words: Words) -> Pieces:
     return Pieces(word[several], starts[several], lengths[several])
 
 
-def ngrams_of(words: Words, n: int, *, whole_words: bool = True) -> Pieces:
-    """All runs of n code points of each distinct word with the marks at its two ends; a whole word only where wanted.
+def ngrams_of(words: Words, n: int) -> Pieces:
+    """All runs of n code points of each distinct word with the marks at its two ends, but for the word itself.
 
-    >>> words = Words.of(["red"])
+    >>> words = Words.of(["red", "a"])
     >>> ngrams = ngrams_of(words, 3)
     >>> words.texts(ngrams.starts, ngrams.lengths)
     ['#re', 'red', 'ed#']
     """
     counts = np.maximum(words.lengths + 2 - n + 1, 0)
-    if not whole_words:
-        counts[words.lengths + 2 == n] = 0
+    counts[words.lengths + 2 == n] = 0
     starts = places(words.starts - 1, counts)
     return Pieces(np.repeat(np.arange(len(counts)), counts), starts, np.full(len(starts), n))

@@ -2,8 +2,9 @@
 
 The columns of a block are cut into groups of neighbours, and the maximum of each group decides whether the group is
 looked at. Once the running best are good, few groups are. So the choice costs little beside the matrix product that
-made the scores, less than ``torch.topk`` or ``numpy.argpartition`` over the block (docs/index.md), and it keeps the law
-of ties, which neither of them does. Few scores that are there at once need no running best, and far fewer steps.
+made the scores, less than ``torch.topk`` or ``numpy.argpartition`` over the block (docs/reference/search-index.md), and
+it keeps the law of ties, which neither of them does. Few scores that are there at once need no running best, and
+far fewer steps.
 
 Shapes: B texts, N labels of a block, G groups of a block, W labels of a group, K places.
 """

@@ -3,7 +3,7 @@
 The graph is built on inner products as they are. The textbook reduction to distances (one more dimension that makes all
 norms equal) is not used: on vectors of equal norm it gives the same graph, and on clustered vectors of unequal norm it
 measured far worse. Where norms differ and every score is negative the graph misses nearly everything: search such
-vectors exactly (docs/index.md has the numbers).
+vectors exactly (docs/reference/search-index.md has the numbers).
 
 Shapes: B texts, L labels, D dimensions, K places.
 """

@@ -221,7 +221,7 @@ def best_gains(truth_NL: sparse.csr_array, weights: LabelWeights, k: int) -> NDA
 def coverage(label_hits_L: NDArray[np.integer[Any]], label_truth_L: NDArray[np.integer[Any]]) -> float:
     """coverage@k: of the labels in the truth of any text, the share that is hit in the first k places of any text.
 
-    Formula: |{l : hits_l > 0}| / |{l : truth_l > 0}|, 0 where no text has a positive.
+    Formula: number of labels with hits_l > 0 / number of labels with truth_l > 0; 0 if no text has a positive.
 
     Args:
         label_hits_L: number of texts where the label is among the first k places and in the truth.

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from unidex.encoders.bag import BagEncoder
+from unidex.errors import ModelError
 from unidex.features.single_text import placed_words
 from unidex.features.word_places import merged
+from unidex.nn.encoder_protocol import HasExactAttribution, HasGradientAttribution
 from unidex.nn.heads import ClassifierHead, DualHead
 from unidex.nn.network import Network
 
@@ -56,13 +57,18 @@ def attribute(
         dual_LD: the labels' vectors for the dual encoder, with its weight; None where it is not used.
         classifier_LD: the same for the classifier.
     """
-    if isinstance(network.encoder, BagEncoder):
+    if isinstance(network.encoder, HasExactAttribution):
         return _by_features(network, text, dual_LD, classifier_LD)
-    return _by_gradients(network, text, dual_LD, classifier_LD)
+    if isinstance(network.encoder, HasGradientAttribution):
+        return _by_gradients(network, text, dual_LD, classifier_LD)
+    raise ModelError(
+        "an explanation needs an encoder that attributes its vectors to words, but "
+        f"{type(network.encoder).__name__} does not; predict without explaining"
+    )
 
 
 def feature_scores(
-    encoder: BagEncoder,
+    encoder: HasExactAttribution,
     head: DualHead | ClassifierHead,
     ids_U: NDArray[np.integer[Any]],
     weights_U: NDArray[np.floating[Any]],
@@ -70,44 +76,22 @@ def feature_scores(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The contribution of each feature of a text to the scores of labels by one head, and the rest.
 
-    With x_u the weight of feature u and t_u its row, s = sum_u x_u t_u. Steps of three kinds follow, each of which
-    is, at this very text, a matrix and perhaps a bias:
-
-    - division by a length, which is one number;
-    - a linear layer;
-    - a bend, f(y) = g y with g = f(y) / y, number by number. For the rectifier g is 0 or 1; for tanh, at most 1.
-
-    So the text's vector is B s + b, and the score of a label v is::
-
-        <v, B s + b> = sum_u x_u <v, B t_u> + <v, b>
-
-    exactly. The terms of the sum belong to features, the last term to none. Without layers, B is 1 / |s| and b is 0.
+    The head is a division by a length, which is one number; a linear layer; and a bend, f(y) = g y with
+    g = f(y) / y, number by number (for tanh, at most 1). At this very text each is a matrix and perhaps a bias, as the
+    steps of the encoder are. So the score is exactly the sum of the features' contributions and the rest.
 
     Shapes: ids_U and weights_U [U], labels_LD [L, D], results [L, U] and [L].
 
     References: the rescale rule of DeepLIFT (Shrikumar et al., arXiv 1704.02685), with 0 as its reference.
     """
-    at = torch.from_numpy(ids_U.astype(np.int64)).to(encoder.table.weight.device)
-    vectors_UD = _numbers(encoder.table.weight[at])
-    if encoder.feature_weights_F is not None:
-        weights_U = weights_U * _numbers(encoder.feature_weights_F[at])
-    brought_UD = vectors_UD * weights_U[:, None]
-    summed = brought_UD.sum(axis=0)
-    # The factor of the sum: one number, or Astec's rectifier.
-    scales = summed > 0 if encoder.spectral else 1 / max(float(np.linalg.norm(summed)), _MIN_LENGTH)
-    encoded = summed * scales
-    is_open = None
-    if encoder.layer is not None:
-        bent = _numbers(encoder.layer.weight) @ encoded + _numbers(encoder.layer.bias)
-        is_open = bent > 0
-        encoded = encoded + bent * is_open
+    encoded, attribute_features = encoder.linearised(ids_U, weights_U)
     out, slopes = encoded, None
     if head.linear is not None:
         out = _numbers(head.linear.weight) @ encoded + _numbers(head.linear.bias)
         if isinstance(head, DualHead):
             slopes = _tanh_slopes(out)
             out = out * slopes
-    # From the label's side: the factor of each number, step by step back to the sum of the features.
+    # From the label's side: the factor of each number, step by step back to the encoder's vector.
     counts_LD = labels_LD.astype(np.float64)
     rest_L = np.zeros(len(counts_LD))
     if isinstance(head, ClassifierHead) and head.bias:
@@ -120,11 +104,8 @@ def feature_scores(
             counts_LD = counts_LD * slopes
         rest_L += counts_LD @ _numbers(head.linear.bias)
         counts_LD = counts_LD @ _numbers(head.linear.weight)
-    if encoder.layer is not None and is_open is not None:
-        through_LD = counts_LD * is_open
-        rest_L += through_LD @ _numbers(encoder.layer.bias)
-        counts_LD = counts_LD + through_LD @ _numbers(encoder.layer.weight)
-    return (counts_LD * scales) @ brought_UD.T, rest_L
+    scores_LU, of_none_L = attribute_features(counts_LD)
+    return scores_LU, rest_L + of_none_L
 
 
 def _by_features(

@@ -22,9 +22,10 @@ from safetensors.torch import load_file, save_file
 from unidex import index as indexes
 from unidex.config import Config
 from unidex.config.saved import OLD_NAMES, read_saved
+from unidex.encoders.registry import load_encoder
 from unidex.errors import ModelError
 from unidex.model.label_set import LabelSet
-from unidex.nn.assembly import build_network, load_encoder
+from unidex.nn.assembly import build_network
 from unidex.nn.network import Network
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.decision_tree import DecisionTreeFusion

@@ -15,9 +15,10 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from unidex.encoders.bag import weighted_sum
 from unidex.features.tokens import TokenRows, token_counts
+from unidex.nn.initialisation import orthogonal_linear, xavier_matrix
 from unidex.nn.row_table import RowTable, Touched
+from unidex.nn.sparse_product import weighted_sum
 from unidex.nn.spectral import SpectralLinear
 
 FREE, TEXT, GRAPH = "free", "text", "graph"
@@ -103,9 +104,8 @@ class WordPart(nn.Module):
         super().__init__()
         self.projection: nn.Linear | None = None
         if projection or num_in != dim:
-            self.projection = nn.Linear(num_in, dim, bias=False)
-            # Small, as classifiers at random are: words of any length would first have to be unlearned.
-            nn.init.orthogonal_(self.projection.weight, gain=_PROJECTION_GAIN)
+            # Small, as random classifiers are: words of any length would first have to be unlearned.
+            self.projection = orthogonal_linear(num_in, dim, gain=_PROJECTION_GAIN, bias=False)
         self.layer = SpectralLinear(torch.eye(dim))
         self.dropout = nn.Dropout(dropout)
 
@@ -127,8 +127,8 @@ class PartAttention(nn.Module):
     def __init__(self, num_parts: int, dim: int) -> None:
         super().__init__()
         self.dropout = nn.Dropout(_ATTENTION_DROPOUT)
-        self.inner = SpectralLinear(nn.init.xavier_uniform_(torch.empty(dim, dim)))
-        self.outer = SpectralLinear(nn.init.xavier_uniform_(torch.empty(num_parts, num_parts * dim)), bias=False)
+        self.inner = SpectralLinear(xavier_matrix(dim, dim))
+        self.outer = SpectralLinear(xavier_matrix(num_parts, num_parts * dim), bias=False)
 
     def forward(self, parts_KUD: Tensor) -> Tensor:
         """Logits, U x K."""

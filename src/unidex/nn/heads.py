@@ -6,8 +6,12 @@ free vector a label.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
+
+from unidex.nn.initialisation import orthogonal_linear
 
 
 class _Head(nn.Module):
@@ -20,7 +24,7 @@ class _Head(nn.Module):
     def __init__(self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True) -> None:
         super().__init__()
         self.dim = dim if projection else dim_in
-        self.linear = _linear(dim_in, dim) if projection else None
+        self.linear = orthogonal_linear(dim_in, dim) if projection else None
         self.dropout = nn.Dropout(dropout)
 
 
@@ -75,11 +79,14 @@ class ClassifierHead(_Head):
 
     def as_searched(self, vectors: Tensor) -> Tensor:
         """Vectors of texts or of classifiers as they meet in a search."""
-        return nn.functional.normalize(vectors, dim=1) if self.searched == "unit" else vectors
+        return self.unit(vectors) if self.searched == "unit" else vectors
 
+    def unit(self, vectors: Tensor) -> Tensor:
+        """Vectors of length 1; a bias, or the 1 that meets it, stays as it is."""
+        return self.beside_bias(lambda part: nn.functional.normalize(part, dim=1), vectors)
 
-def _linear(dim_in: int, dim: int) -> nn.Linear:
-    linear = nn.Linear(dim_in, dim)
-    nn.init.orthogonal_(linear.weight)
-    nn.init.zeros_(linear.bias)
-    return linear
+    def beside_bias(self, change: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:
+        """Vectors with a change of all but the bias."""
+        if not self.bias:
+            return change(vectors)
+        return torch.cat([change(vectors[:, :-1]), vectors[:, -1:]], dim=1)

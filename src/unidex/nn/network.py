@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,33 +21,6 @@ from unidex.nn.tree_heads import TreeHeads
 
 # Vectors are made in blocks of so many texts, so that memory does not grow with their number.
 BLOCK = 4096
-
-
-class Prepared(Protocol):
-    """Texts in the form an encoder reads, made once: sparse rows or token ids. Rows are taken by an array of ids."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of texts first."""
-
-    def __getitem__(self, rows: Any) -> Any: ...
-
-
-class Encoder(Protocol):
-    """Texts -> vectors. Texts and labels share it."""
-
-    dim: int
-
-    def prepare(self, texts: Any) -> Any:
-        """Texts in the form that ``__call__`` takes rows of."""
-
-    def stack(self, parts: list[Any]) -> Any:
-        """Prepared texts one after the other."""
-
-    def __call__(
-        self, prepared: Any, touched: list[Touched] | None = None, rng: np.random.Generator | None = None
-    ) -> Tensor:
-        """Vectors of prepared texts; with ``touched``, for training: rows of tables that were used are noted there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +77,7 @@ class Network(nn.Module):
         self.classifiers = classifiers
         self.tree = tree
         self.parts = None
+        self.fixed_words: RowTable | None = None
         # Learned as a logarithm: it stays positive, and a step changes it by a share of itself.
         scales = torch.tensor([-math.log(temperature), -math.log(classifier_temperature or temperature)])
         self.log_scales = nn.Parameter(scales, requires_grad=learn_temperature)
@@ -112,6 +86,15 @@ class Network(nn.Module):
     def device(self) -> torch.device:
         """Where the network lives."""
         return self.log_scales.device
+
+    @property
+    def words(self) -> RowTable:
+        """The word vectors that parts of classifiers are made of: those that the classifier's texts are read by."""
+        if self.fixed_words is not None:
+            return self.fixed_words
+        encoder = self.encoder if self.classifier_encoder is None else self.classifier_encoder
+        table: RowTable = encoder.table
+        return table
 
     def tables(self) -> dict[str, RowTable]:
         """The row tables by name."""
@@ -135,7 +118,9 @@ class Network(nn.Module):
 
     def _of_parts(self, ids_U: Tensor, own_UD: Tensor | None, touched: list[Touched] | None = None) -> Tensor:
         assert self.parts is not None
-        classifiers: Tensor = self.parts(ids_U, own_UD, self.encoder.table, touched)
+        # Word vectors of a frozen encoder are read, not learned.
+        noted = touched if self.fixed_words is None else None
+        classifiers: Tensor = self.parts(ids_U, own_UD, self.words, noted)
         return classifiers
 
     @torch.no_grad()

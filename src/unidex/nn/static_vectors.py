@@ -19,7 +19,7 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.errors import ConfigError, ModelError, listed, quoted
-from unidex.features.extractor import Features
+from unidex.features.extractor import FeatureExtractor
 from unidex.nn.row_table import RowTable
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ class TokenVectors:
 class HasTable(Protocol):
     """An encoder with one vector a feature: the bag, or inception."""
 
-    features: Features
+    features: FeatureExtractor
     table: RowTable
 
 
-def begin_from(encoder: HasTable, source: str) -> None:
+def initialise_from(encoder: HasTable, source: str) -> None:
     """Let the feature vectors begin from static token vectors.
 
     A word's vector is the mean of its tokens', a bigram's the mean of its two words'. What all tokens of the source
@@ -60,13 +60,11 @@ def begin_from(encoder: HasTable, source: str) -> None:
     known of, keep their random start.
 
     Args:
-        encoder: before training; its features must have kept their names.
+        encoder: before training.
         source: "wordllama" or "minilm" for the weights inside those packages, or a folder with token vectors
             (.safetensors or .npy) and their tokenizer.json.
     """
     names = encoder.features.names
-    if names is None:
-        raise ConfigError("start vectors need the names of the features, but they were not kept; set keep_names")
     known = read_token_vectors(source)
     with progress.task("start vectors", len(names), unit="features") as advance:
         vectors_FS, found = feature_vectors(list(names), known)

@@ -1,8 +1,8 @@
 """Vectors of many texts with the memory of a few: encode in chunks, go back through them one by one.
 
-A chunk is first encoded without a graph. When the loss has said what the gradient of its vectors is, it is encoded
-again with a graph, under the same random state, and that gradient goes back through it. Every chunk is encoded twice;
-the memory of activations is that of one chunk.
+A chunk is first encoded without a graph. When the loss has given the gradient of its vectors, it is encoded again with
+a graph, under the same random state, and that gradient goes back through it. Every chunk is encoded twice; the memory
+of activations is that of one chunk.
 
 References: gradient caching (arXiv 2101.06983), as DEXML uses it for labels (arXiv 2310.10636).
 """
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Ids = NDArray[np.int64]
-# Rows of prepared texts and a source of random choices -> their vectors, one tensor a head.
-Encode = Callable[[Ids, np.random.Generator], tuple[Tensor, ...]]
+# One tensor per head, or per encoder.
+Parts = tuple[Tensor, ...]
+# Rows of prepared texts and a source of random choices -> their vectors.
+Encode = Callable[[Ids, np.random.Generator], Parts]
 
 
 class GradientCache:
@@ -46,36 +48,37 @@ class GradientCache:
         self._encode, self._seed = encode, seed
         # One chunk, perhaps an empty one, for no texts: heads tell how wide nothing is.
         self._chunks = [ids[start : start + size] for start in range(0, max(1, len(ids)), size)]
-        self._kept: tuple[Tensor, ...] | None = None
+        self._graph: Parts | None = None
 
-    def vectors(self) -> tuple[Tensor, ...]:
-        """The vectors without a graph, one tensor a head."""
+    def vectors(self) -> Parts:
+        """The vectors without a graph."""
         if len(self._chunks) == 1:
-            self._kept = self._encoded(0)
-            return tuple(part.detach() for part in self._kept)
+            self._graph = self._encoded(0)
+            return tuple(part.detach() for part in self._graph)
         with torch.no_grad():
             parts = [self._encoded(number) for number in range(len(self._chunks))]
         return tuple(torch.cat(heads) for heads in zip(*parts, strict=True))
 
-    def backward(self, gradients: tuple[Tensor, ...]) -> None:
+    def backward(self, gradients: Parts) -> None:
         """Let the gradients of the vectors flow to everything that made them."""
-        if self._kept is not None:
-            _go_back(self._kept, gradients)
-            self._kept = None
+        if self._graph is not None:
+            backward(self._graph, gradients)
+            self._graph = None
             return
         start = 0
         for number, chunk in enumerate(self._chunks):
             rows = slice(start, start + len(chunk))
-            _go_back(self._encoded(number), tuple(gradient[rows] for gradient in gradients))
+            backward(self._encoded(number), tuple(gradient[rows] for gradient in gradients))
             start += len(chunk)
 
-    def _encoded(self, number: int) -> tuple[Tensor, ...]:
+    def _encoded(self, number: int) -> Parts:
         rng = np.random.default_rng([*self._seed, number])
         torch.manual_seed(int(rng.integers(2**63)))
         return self._encode(self._chunks[number], rng)
 
 
-def _go_back(vectors: tuple[Tensor, ...], gradients: tuple[Tensor, ...]) -> None:
+def backward(vectors: Parts, gradients: Parts) -> None:
+    """Let gradients flow through the graphs of vectors, where they have one."""
     pairs = [(part, gradient) for part, gradient in zip(vectors, gradients, strict=True) if part.requires_grad]
     if pairs:
         torch.autograd.backward([part for part, _ in pairs], [gradient for _, gradient in pairs])

@@ -22,17 +22,14 @@ from unidex.distributed import ALONE, Processes
 from unidex.errors import UnidexError
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable
-from unidex.pools.pool import log_inclusion
 from unidex.scoring.network_metrics import metric_value
 from unidex.training import checkpoint
 from unidex.training.frozen import frozen
 from unidex.training.log import TrainingLog
-from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers
+from unidex.training.step import Step
 from unidex.training.stop_signal import StopRequest
 from unidex.training.training_set import STEP, Batching, TrainingSet
-from unidex.training.tree_step import TreeStep
-from unidex.training.wide_step import WideStep
 
 logger = logging.getLogger(__name__)
 
@@ -83,18 +80,7 @@ class Trainer:
         self._batching = Batching(data, config, seed, processes)
         self.num_steps = self._batching.num_steps
         self.optimisers = Optimisers(self._stepped, config, self.num_steps, processes)
-        self._log_q: Tensor | None = None
-        if config.loss.log_q:
-            log_q = log_inclusion(data.positives, config.train.batch_size, config.pool.positives)
-            self._log_q = torch.from_numpy(log_q).to(network.device) * config.loss.log_q
-        self._wide: WideStep | None = None
-        if processes.size > 1 or config.pool.labels == "all" or config.train.chunk:
-            self._wide = WideStep(
-                self._stepped, data.texts, data.labels, config, processes, self._log_q, self._move_rows
-            )
-        self._tree: TreeStep | None = None
-        if self._stepped.tree is not None:
-            self._tree = TreeStep(self._stepped, data.texts, data.positives, data.filter_pairs, config)
+        self._take_step = Step(self._stepped, data, config, processes, self._move_rows)
         self.epoch = self.batch = self.step = 0
         self._best: dict[str, Tensor] | None = None
         self._best_value = -np.inf
@@ -180,23 +166,11 @@ class Trainer:
     def _step(self, rows: Ids, number: int) -> Tensor:
         rng = np.random.default_rng([self.seed, STEP, self.epoch, number])
         torch.manual_seed(int(rng.integers(2**63)))
-        if self._tree is not None:
-            self._seen += len(rows)
-            value, touched = self._tree(rows, self.epoch, rng)
-        else:
-            batch = self._batching.batch(rows, rng)
-            self._seen += len(batch.texts)
-            if self._wide is not None:
-                value, touched = self._wide(batch, rng)
-            else:
-                value, touched = objective(
-                    self._stepped, self.data.texts, self.data.labels, batch, self.config, self._log_q, rng
-                )
-        # A wide step has its gradients already.
-        if self._wide is None:
-            value.backward()  # type: ignore[no-untyped-call]
+        batch = self._batching.batch(rows, rng)
+        self._seen += len(batch.texts)
+        value, touched = self._take_step(batch, self.epoch, rng)
         self.optimisers.step(touched, self.step)
-        return value.detach()
+        return value
 
     def _move_rows(self, table: RowTable, rows: slice, gradient: Tensor) -> None:
         self.optimisers.step_rows(table, rows, gradient, self.step)

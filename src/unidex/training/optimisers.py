@@ -10,6 +10,7 @@ from torch import Tensor
 
 from unidex.config import Config
 from unidex.distributed import ALONE, Processes
+from unidex.encoders import registry as encoders
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowAdagrad, RowAdam, RowOptimiser, RowSGD, RowTable, Touched, merged
 from unidex.nn.spectral import spectral_layers
@@ -63,13 +64,13 @@ class Optimisers:
         self.num_steps = num_steps
         self.processes = processes
         train = config.train
-        is_trained = config.encoder.kind == "transformer"
+        is_pretrained = encoders.get(config.encoder.kind).can.is_pretrained
         groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
         for name, parameter in network.named_parameters():
             if not parameter.requires_grad:
                 continue
             # Dense layers before which nothing was trained learn like a head; the vectors of words are a row table.
-            lr = train.lr_encoder if name.startswith("encoder.") and is_trained else train.lr_heads
+            lr = train.lr_encoder if name.startswith("encoder.") and is_pretrained else train.lr_heads
             # Biases and norms are not pulled to 0: they are no matrices, whatever their names.
             decay = train.weight_decay if parameter.ndim >= 2 else 0.0
             groups.setdefault((lr, decay), []).append(parameter)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,8 @@ from scipy import sparse
 
 from unidex.augment.walks import walks_by
 from unidex.config import Augment, Config
-from unidex.data.dataset import Dataset
-from unidex.distributed import Processes
-from unidex.errors import ConfigError
-from unidex.nn.assembly import encoders_apart
-from unidex.nn.classifier_parts import FREE, GRAPH, TEXT, ClassifierParts, normalised_graph, scaled_rows, text_rows
+from unidex.distributed import ALONE, Processes
+from unidex.nn.classifier_parts import FREE, GRAPH, TEXT, ClassifierParts, normalised_graph
 from unidex.nn.network import Network
 from unidex.training.training_set import TrainingSet
 
@@ -30,35 +26,6 @@ def has_parts(config: Config) -> bool:
     return config.heads.classifier and config.heads.classifier_parts != [FREE]
 
 
-def check_parts(stages: Iterable[Config], dataset: Dataset, processes: Processes) -> None:
-    """Refuse parts of classifiers where they cannot be trained, before anything is."""
-    for config in stages:
-        if has_parts(config):
-            _check(config, dataset, processes)
-
-
-def _check(config: Config, dataset: Dataset, processes: Processes) -> None:
-    named = config.heads.classifier_parts
-    if len(set(named)) < len(named):
-        raise ConfigError(f"heads.classifier_parts must name a part once, but is {named}; leave one out")
-    unfit = None
-    if config.encoder.kind == "transformer":
-        unfit = "encoder.kind = 'transformer', which has no vectors of words"
-    elif config.train.freeze_encoder:
-        unfit = "train.freeze_encoder = true; train.lr_encoder=0 leaves the vectors of words as they are"
-    elif encoders_apart(config):
-        unfit = "heads.shared_encoder = false"
-    elif processes.size > 1:
-        unfit = f"{processes.size} processes"
-    elif not dataset.labels.texts.num_bytes:
-        unfit = f"a data set ({dataset.name}) whose label texts are all empty"
-    if unfit is not None:
-        raise ConfigError(
-            "classifiers of parts (heads.classifier_parts) are made of the vectors of words that texts are read by, on "
-            f"one process, but this run has {unfit}; change that or set heads.classifier_parts=['free']"
-        )
-
-
 def make_parts(
     network: Network,
     config: Config,
@@ -66,6 +33,7 @@ def make_parts(
     positives: sparse.csr_array,
     rows: NDArray[np.int64] | None,
     seed: int,
+    processes: Processes = ALONE,
 ) -> ClassifierParts | None:
     """The parts of a network's classifiers before training, or None where those are free vectors alone.
 
@@ -76,13 +44,14 @@ def make_parts(
         positives: train texts x labels, of which the label graph is made; that of clusters is made of theirs.
         rows: the train texts that are trained on, or None for all.
         seed: of the walks.
+        processes: the processes that share the labels; each has the parts of its own.
     """
     if not has_parts(config):
         return None
     assert network.classifier is not None
     assert network.classifiers is not None
-    heads, table = config.heads, network.encoder.table
-    words_LW = _scaled(config, data.labels, table.num_rows)
+    heads, table = config.heads, network.words
+    words_LW = network.encoder.word_counts(data.labels)
     words: dict[str, sparse.csr_array] = {}
     if TEXT in heads.classifier_parts:
         words[TEXT] = words_LW
@@ -95,8 +64,9 @@ def make_parts(
         words[GRAPH] = sparse.csr_array(label_graph(positives, config.augment, seed) @ words_LW)
         own, all_told = (part.nnz / max(1, part.shape[0]) for part in (words_LW, words[GRAPH]))
         logger.info("label graph: %.1f words a label, %.1f with those of its neighbours", own, all_told)
+    shard = processes.shard(data.labels.shape[0])
     parts = ClassifierParts(
-        words,
+        words if processes.size == 1 else {kind: rows[shard] for kind, rows in words.items()},
         free=FREE in heads.classifier_parts,
         dim_words=table.dim,
         dim=network.classifiers.dim - network.classifier.bias,
@@ -109,12 +79,7 @@ def make_parts(
 
 def words_of_labels(config: Config, encoder: Any, labels: Any) -> sparse.csr_array | None:
     """How much each word counts for each label, where classifiers are made of words; else None."""
-    return _scaled(config, labels, encoder.table.num_rows) if has_parts(config) else None
-
-
-def _scaled(config: Config, labels: Any, num_words: int) -> sparse.csr_array:
-    # Rows of length 1 for a bag, as those of its texts; means of words for inception.
-    return scaled_rows(text_rows(labels, num_words), 2 if config.encoder.kind == "bag" else 1)
+    return encoder.word_counts(labels) if has_parts(config) else None
 
 
 def label_graph(positives: sparse.csr_array, settings: Augment, seed: int) -> sparse.csr_array:

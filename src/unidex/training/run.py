@@ -16,32 +16,32 @@ from scipy import sparse
 from unidex.augment.label_points import check_label_texts
 from unidex.config import Config
 from unidex.config.recipes import join_stages
+from unidex.config.rules import check_rules
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
-from unidex.encoders.bag import rare_weights
+from unidex.encoders import registry as encoders
 from unidex.model.model import Model, label_set
-from unidex.nn.assembly import build_encoder, build_network, start_cluster_biases
+from unidex.nn.assembly import build_network
+from unidex.nn.initialisation import initialise_classifiers, initialise_cluster_biases
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
 from unidex.scoring.calibration import Calibration
+from unidex.scoring.decision_tree import check_installed
 from unidex.storage.atomic import write_text
 from unidex.training.loop import Trainer
-from unidex.training.parts_setup import check_parts, make_parts, words_of_labels
+from unidex.training.parts_setup import make_parts, words_of_labels
 from unidex.training.phases import FALLING, REHEARSAL, changed, falling, sized
 from unidex.training.table_files import tables_to_files
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.transfer import (
-    begin_classifiers,
     carry_on,
-    check_fuse,
-    check_recipe,
     encoder_weights,
     restore_encoder,
     set_dropout,
     surrogate_set,
     together,
 )
-from unidex.training.tree_setup import check_tree, cluster_positives, grown_tree, learns_labels
+from unidex.training.tree_setup import cluster_positives, grown_tree, learns_labels
 from unidex.training.trials import PLAIN, SAID, tries
 from unidex.training.unseen_labels import settle_unseen
 from unidex.training.validation import Choice, Validation
@@ -85,11 +85,16 @@ class Run:
         processes: Processes = ALONE,
     ) -> None:
         stages = {name: sized(part, len(dataset.train)) for name, part in config.in_stages().items()}
-        check_recipe(stages)
-        check_parts(stages.values(), dataset, processes)
-        check_fuse(list(stages.values())[-1])
-        for name, part in stages.items():
-            check_tree(part, processes, followed=name != list(stages)[-1])
+        check_rules(
+            stages,
+            encoder=encoders.get(config.encoder.kind).can,
+            num_processes=processes.size,
+            has_label_texts=bool(dataset.labels.texts.num_bytes),
+            device=device.type,
+            has_folder=folder is not None,
+        )
+        if config.predict.combine == "decision-tree":
+            check_installed()
         # The last stage is the recipe of the model; those before it lead to where it begins.
         *self._earlier, (self._last, config) = stages.items()
         self._before: Network | None = None
@@ -98,7 +103,7 @@ class Run:
         self.dataset, self.config, self.seed, self.device, self.folder = dataset, config, seed, device, folder
         self.processes = processes
         torch.manual_seed(seed)
-        self._encoder = build_encoder(config, dataset.train.texts, dataset.labels.texts)
+        self._encoder = encoders.build_encoder(config, dataset.train.texts, dataset.labels.texts)
         self._start: dict[str, torch.Tensor] | None = None
         self._validation: Validation | None = None
         # Texts are read once: a resumed run finds them as the first one left them. One process writes, the rest read.
@@ -320,24 +325,27 @@ class Run:
             restore_encoder(self._encoder, self._start)
         set_dropout(self._encoder, config, self.config)
         shard = self.processes.shard(data.labels.shape[0])
-        if config.tree.levels and self._tree is None:
+        if config.has_tree and self._tree is None:
             # Grown once: clusters go on from stage to stage, and from trial to trial.
             self._tree = grown_tree(data.texts, data.positives, config.tree, self.seed)
-        network = build_network(config, self._encoder, shard, self.device, self._tree)
-        network.parts = make_parts(network, config, data, self.dataset.train.positives, rows, self.seed)
+        tree = self._tree if config.has_tree else None
+        network = build_network(config, self._encoder, shard, self.device, tree)
+        network.parts = make_parts(network, config, data, self.dataset.train.positives, rows, self.seed, self.processes)
         # Without dropout: what begins at vectors begins at those that are searched.
         network.eval()
         if config.heads.classifier_feature_smoothing > 0 and network.classifier_encoder is not None:
-            weights = rare_weights(self._texts, config.heads.classifier_feature_smoothing)
-            network.classifier_encoder.weigh(torch.from_numpy(weights).to(self.device))
+            network.classifier_encoder.smooth_rare_features(self._texts, config.heads.classifier_feature_smoothing)
         goes_on = False
         if self._before is not None:
             same_labels = learns_labels(self._earlier[self._stage - 1][1]) and learns_labels(config)
             goes_on = carry_on(network, self._before, same_labels=same_labels)
         if config.heads.classifier and not goes_on:
-            begin_classifiers(network, config, data, self._labels, self.processes)
-        if self._tree is not None and self._before is None and config.heads.classifier_bias != "none":
-            start_cluster_biases(network, config.heads.classifier_bias, cluster_positives(self._tree, data.positives))
+            initialise_classifiers(network, config, self._labels, data.texts, data.positives, self.processes)
+        is_new = tree is not None and (self._before is None or self._before.tree is None)
+        if tree is not None and is_new and config.heads.classifier_bias != "none":
+            positives = cluster_positives(tree, data.positives)
+            initialise_cluster_biases(network, config.heads.classifier_bias, positives)
         if config.train.table_storage == "file":
-            tables_to_files(network, None if self.folder is None else self.folder / phase, self.processes.rank)
+            assert self.folder is not None
+            tables_to_files(network, self.folder / phase, self.processes.rank)
         return network

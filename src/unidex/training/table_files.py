@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unidex.errors import UnidexError
 from unidex.nn.network import Network
 
 
-def tables_to_files(network: Network, folder: Path | None, rank: int) -> None:
+def tables_to_files(network: Network, folder: Path, rank: int) -> None:
     """Let the tables of a network live in a folder from now on; those of the stage before, which is over, stay there.
 
     Args:
@@ -16,10 +15,6 @@ def tables_to_files(network: Network, folder: Path | None, rank: int) -> None:
         folder: of this phase of the run.
         rank: which process this is; each has files of its own.
     """
-    if folder is None or network.device.type != "cpu":
-        raise UnidexError(
-            "train.table_storage = 'file' needs a model folder (--out) and the device cpu, but has not both"
-        )
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in network.tables().items():
         if table.file is None:

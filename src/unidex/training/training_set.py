@@ -15,7 +15,7 @@ from torch import Tensor
 from unidex.augment.label_points import label_points
 from unidex.config import Augment, Config
 from unidex.distributed import Processes
-from unidex.errors import ConfigError, UnidexError
+from unidex.errors import UnidexError
 from unidex.nn.network import Network, Vectors
 from unidex.pools.batches import cluster_size, clustered_batches, joined_clusters, num_clusters, random_batches
 from unidex.pools.negatives import mine_negatives
@@ -93,7 +93,6 @@ class Batching:
             raise UnidexError("training needs at least one text with a label, but there is none")
         self._positives_LN: sparse.csr_array | None = None
         if config.pool.batches == "labels":
-            _check_label_batches(config)
             # What is gone through in an epoch are labels with texts.
             self._positives_LN = sparse.csr_array(data.positives.T)
             self._rows = np.flatnonzero(np.diff(self._positives_LN.indptr))
@@ -148,8 +147,11 @@ class Batching:
         """The pool and the targets of a batch of texts; of labels, their texts and the targets."""
         pool, data = self._config.pool, self._data
         if self._positives_LN is not None:
-            return label_batch(data.positives, data.filter_pairs, self._positives_LN, texts, rng)
-        if pool.labels == "all":
+            batch = label_batch(data.positives, data.filter_pairs, self._positives_LN, texts, rng)
+            if not self._config.has_tree:
+                return batch
+            texts = batch.texts
+        if pool.labels == "all" or self._config.has_tree:
             return whole_batch(data.positives, data.filter_pairs, texts)
         return make_batch(
             data.positives,
@@ -187,18 +189,3 @@ class Batching:
         found = vectors.classifier if dual is None else dual
         assert found is not None
         return found
-
-
-def _check_label_batches(config: Config) -> None:
-    unfit = None
-    if config.pool.labels == "all":
-        unfit = "pool.labels = 'all'"
-    elif config.pool.hard_negatives:
-        unfit = f"pool.hard_negatives = {config.pool.hard_negatives}"
-    elif config.loss.log_q:
-        unfit = f"loss.log_q = {config.loss.log_q}"
-    if unfit is not None:
-        raise ConfigError(
-            "batches of labels (pool.batches = 'labels') are scored against these labels alone, each as often as any, "
-            f"but this recipe has {unfit}; set pool.labels=picked, pool.hard_negatives=0 and loss.log_q=0"
-        )

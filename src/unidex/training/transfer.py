@@ -10,12 +10,10 @@ import torch
 from scipy import sparse
 
 from unidex.config import Config
-from unidex.distributed import Processes
 from unidex.errors import ConfigError
-from unidex.nn.assembly import start_biases, start_classifiers
+from unidex.nn.encoder_protocol import HasStagedDropout
 from unidex.nn.label_tree import balanced_clusters, label_centroids
 from unidex.nn.network import Network
-from unidex.scoring.decision_tree import check_installed
 from unidex.training.training_set import TrainingSet
 from unidex.training.tree_setup import membership, smoothing_graph, targets_of_clusters
 
@@ -24,69 +22,16 @@ logger = logging.getLogger(__name__)
 _CLUSTERS = 3  # part of a seed: batching has 0 to 2
 
 
-def check_recipe(stages: dict[str, Config]) -> None:
-    """Refuse what stages cannot have, before anything is trained."""
-    *earlier, last = stages.values()
-    if last.train.surrogate:
-        raise ConfigError(
-            "train.surrogate is for a stage that another follows, but is set in the last one; a model must know the "
-            "labels themselves"
-        )
-    for config in earlier:
-        heads = config.heads
-        if config.train.surrogate and (heads.dual or not heads.classifier):
-            raise ConfigError(
-                "a stage with train.surrogate needs heads.classifier = true and heads.dual = false, as clusters of "
-                "labels have no texts, but has not"
-            )
-    for config in stages.values() if earlier else ():
-        unfit = None
-        if config.train.decay_epochs:
-            unfit = "train.decay_epochs"
-        elif config.augment.method == "auto":
-            unfit = "augment.method = 'auto'"
-        elif config.pool.try_hard_negatives:
-            unfit = "pool.try_hard_negatives"
-        if unfit is not None:
-            raise ConfigError(
-                f"what is tried or trained beside a recipe needs one of one stage, but this one has {len(stages)} and "
-                f"{unfit}; leave that out"
-            )
-
-
-def check_fuse(config: Config) -> None:
-    """Refuse a tree that fuses scores where it cannot be fitted, before anything is trained."""
-    predict = config.predict
-    if predict.combine != "decision-tree":
-        return
-    check_installed()
-    wanted = {
-        "train.validation above 0": config.train.validation > 0,
-        "train.decay_epochs = 0": config.train.decay_epochs == 0,
-        "heads.dual = true and heads.classifier = true": config.heads.dual and config.heads.classifier,
-        "predict.fusion between 0 and 1": predict.choose_fusion or 0 < predict.fusion < 1,
-        "predict.knn = 0, not chosen": predict.knn == 0 and not predict.choose_knn,
-        "predict.label_prior = 0, not chosen": predict.label_prior == 0 and not predict.choose_label_prior,
-    }
-    missing = [rule for rule, holds in wanted.items() if not holds]
-    if missing:
-        raise ConfigError(
-            f"predict.combine = 'decision-tree' joins the scores of two heads as fitted on validation: it needs "
-            f"{missing[0]}, but the recipe has otherwise; change that or set predict.combine=sum"
-        )
-
-
 def set_dropout(encoder: Any, config: Config, built: Config) -> None:
-    """Let an encoder drop what a stage says; ``built`` is the recipe it was built by, which it follows otherwise."""
-    for key in ("dropout", "layer_dropout"):
-        wanted = getattr(config.encoder, key)
-        if isinstance(getattr(encoder, key, None), float):
-            setattr(encoder, key, wanted)
-        elif wanted != getattr(built.encoder, key):
-            raise ConfigError(
-                f"encoder.{key} can differ between stages for the bag alone, but differs for encoder.kind = "
-                f"{config.encoder.kind!r}; set it outside of [[stages]]"
-            )
+    """Let an encoder drop what a stage says; ``built`` is the recipe that it was built by."""
+    wanted = config.encoder.dropout, config.encoder.layer_dropout
+    if isinstance(encoder, HasStagedDropout):
+        encoder.set_dropout(*wanted)
+    elif wanted != (built.encoder.dropout, built.encoder.layer_dropout):
+        raise ConfigError(
+            "encoder.dropout and encoder.layer_dropout must be the same in all stages for encoder.kind = "
+            f"{config.encoder.kind!r}, but differ; set them outside of [[stages]]"
+        )
 
 
 def carry_on(network: Network, before: Network, *, same_labels: bool) -> bool:
@@ -113,47 +58,6 @@ def carry_on(network: Network, before: Network, *, same_labels: bool) -> bool:
         return False
     network.classifiers = before.classifiers
     return True
-
-
-def begin_classifiers(
-    network: Network, config: Config, data: TrainingSet, label_texts: Any, processes: Processes
-) -> None:
-    """Let new classifiers begin where the recipe says, those of clusters at random; biases too.
-
-    Args:
-        network: in eval mode, as what begins at vectors begins at those that are searched.
-        config: the recipe, or that of a stage.
-        data: what it is trained on, labels or clusters of them.
-        label_texts: prepared texts of all labels.
-        processes: who takes part; each has a shard of the classifiers.
-    """
-    heads, shard = config.heads, processes.shard(data.labels.shape[0])
-    if heads.classifier_init == "label-text" and not config.train.surrogate:
-        start_classifiers(network, label_texts[shard])
-    elif heads.classifier_init == "centroid" and not config.train.surrogate:
-        start_at_centroids(network, data.texts, data.positives, shard, processes)
-    if heads.classifier_bias != "none":
-        start_biases(network, heads.classifier_bias, data.positives, shard)
-
-
-@torch.no_grad()
-def start_at_centroids(
-    network: Network, texts: Any, positives: sparse.csr_array, shard: slice, processes: Processes
-) -> None:
-    """Let each classifier begin at the mean direction of its texts, less that of all labels; one without texts stays.
-
-    What all have in common changes every score of a text alike, so a search with such classifiers ranks labels by their
-    centroids, as Astec makes its shortlists; left in, it would make every label likely where there are no biases.
-    """
-    vectors = network.text_vectors(texts, processes).classifier
-    assert vectors is not None
-    assert network.classifiers is not None
-    centroids = label_centroids(vectors.cpu().numpy(), positives)
-    assert not sparse.issparse(centroids)
-    found = torch.from_numpy(np.ascontiguousarray(centroids))
-    said = found.abs().sum(dim=1, keepdim=True) > 0
-    found = torch.where(said, found - found[said[:, 0]].mean(dim=0), 0)[shard].to(network.device)
-    network.classifiers.weight.copy_(torch.where(said[shard].to(network.device), found, network.classifiers.weight))
 
 
 def num_surrogates(config: Config, num_labels: int) -> int:

@@ -12,8 +12,6 @@ from scipy import sparse
 from unidex.augment.walks import walk_targets
 from unidex.config import Config
 from unidex.config.tree import Tree, kept_levels
-from unidex.distributed import Processes
-from unidex.errors import ConfigError
 from unidex.features.tokens import TokenRows, token_weights
 from unidex.nn.label_tree import LabelTree, label_centroids, nested_clusters
 
@@ -78,47 +76,4 @@ def targets_of_clusters(positives: sparse.csr_array, members_LC: sparse.csr_arra
 
 def learns_labels(config: Config) -> bool:
     """Whether the labels themselves are learned, not clusters of them alone."""
-    return not (config.train.surrogate or (config.tree.levels and config.tree.losses == "clusters"))
-
-
-def check_tree(config: Config, processes: Processes, *, followed: bool) -> None:
-    """Refuse what a recipe with a label tree cannot have, before anything is trained."""
-    tree, heads, predict = config.tree, config.heads, config.predict
-    if not tree.levels:
-        return
-    if tree.layers and (config.encoder.kind != "transformer" or len(tree.layers) != len(tree.levels)):
-        raise ConfigError(
-            f"tree.layers are those of a transformer, one list for each of the {len(tree.levels)} levels, but there "
-            f"are {len(tree.layers)} and encoder.kind = {config.encoder.kind!r}; set tree.layers=[] or as many"
-        )
-    if tree.losses == "clusters" and not followed:
-        raise ConfigError(
-            "tree.losses = 'clusters' is for a stage that another follows, but is set in the last one; a model must "
-            "know the labels themselves"
-        )
-    as_trained = heads.classifier_normalised == (heads.classifier_search_vectors == "unit")
-    wanted = {
-        "heads.classifier = true and heads.dual = false": heads.classifier and not heads.dual,
-        "loss.classifier = 'bce'": config.loss.classifier == "bce",
-        "loss.classifier_bce = 0": config.loss.classifier_bce == 0,
-        "heads.classifier_search_vectors = 'unit' just where heads.classifier_normalised = true, as probabilities "
-        "are those that were trained": as_trained,
-        "pool.labels = 'picked'": config.pool.labels == "picked",
-        "pool.hard_negatives = 0, as the beam finds them": config.pool.hard_negatives == 0,
-        "pool.try_hard_negatives = 0": config.pool.try_hard_negatives == 0,
-        "augment.mixup = 'none'": config.augment.mixup == "none",
-        "train.surrogate = 0": config.train.surrogate == 0,
-        "train.chunk = 0": config.train.chunk == 0,
-        "one process": processes.size == 1,
-        "tree.layers = [] where the encoder is frozen": not (config.train.freeze_encoder and tree.layers),
-        "predict.index = 'exact', as the tree is the index": predict.index == "exact",
-        "predict.knn = 0, not chosen": predict.knn == 0 and not predict.choose_knn,
-        "predict.label_prior = 0, not chosen": predict.label_prior == 0 and not predict.choose_label_prior,
-        "predict.snippet_length = 0": predict.snippet_length == 0,
-    }
-    missing = [rule for rule, holds in wanted.items() if not holds]
-    if missing:
-        raise ConfigError(
-            f"a label tree (tree.levels) needs {missing[0]}, but this recipe has otherwise; change that, or set "
-            "tree.levels=[]"
-        )
+    return not (config.train.surrogate or (config.has_tree and config.tree.losses == "clusters"))

@@ -116,7 +116,7 @@ def test_picture_needs_rows(tmp_path):
         peers_report.draw([(SHOP, [])], tmp_path / "picture.svg")
 
 
-def test_record_of_a_peer_becomes_a_row(tmp_path):
+def test_a_record_of_a_peer_becomes_a_row(tmp_path):
     file = tmp_path / "omikuji-parabel.json"
     record = {
         "name": "omikuji-parabel",
@@ -150,14 +150,14 @@ def test_record_of_a_peer_becomes_a_row(tmp_path):
     assert own_features.features_cpu_ms is None
 
 
-def test_incomplete_record_of_a_peer_is_named(tmp_path):
+def test_an_incomplete_record_of_a_peer_is_named(tmp_path):
     file = tmp_path / "pecos.json"
     file.write_text('{"train_cpu_s": 2.0, "pred_cpu_s_per_1000": 0.1, "model_mb": null}')
     with pytest.raises(peers_runs.RunError, match=r"pecos.json: peak_rss_mb, model_mb must be numbers"):
         peers_runs.read_record(file)
 
 
-def test_process_is_measured_and_its_failure_told(tmp_path):
+def test_a_process_is_measured_and_its_failure_reported(tmp_path):
     work = "import sys; sys.stdout.write('done'); x = bytearray(200_000_000); x[::4096] = b'x' * len(x[::4096])"
     used = peers_runs.measured([sys.executable, "-c", work], tmp_path / "work", {})
     assert used.output == "done"

@@ -59,7 +59,7 @@ def test_every_part_is_measured_and_no_request_fails(tmp_path):
     assert len(swaps["models"]) >= 2
 
 
-def test_a_failure_is_counted_and_told():
+def test_failed_requests_are_counted_and_reported():
     """A server that answers the first two requests, one of them with an error, and hangs up at the third."""
 
     async def run():
@@ -116,7 +116,7 @@ def test_late_answers_count_from_when_a_request_was_due():
     assert seen.latency_ms["p50"] >= 4 * 30 - 4 * 10
 
 
-def test_requests_show_every_text_and_begin_again():
+def test_requests_cycle_through_all_texts():
     made = serving_load.requests_of(serving_load.Spec(("h", 1), ["a", "b", "c"], texts_a_request=2))
     bodies = [json.loads(request.partition(b"\r\n\r\n")[2])["texts"] for request in made]
     assert bodies == [["a", "b"], ["c", "a"]]

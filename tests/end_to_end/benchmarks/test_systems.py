@@ -27,7 +27,7 @@ def test_every_setting_is_one_of_its_recipe_and_makes_it_smaller(schedule):
             assert stage.train.surrogate in (0, 1024)
 
 
-def test_the_call_compares(tmp_path):
+def test_the_systems_benchmark_runs_a_comparison(tmp_path):
     write(topics(num_train=48, num_test=12), tmp_path / "topics", "xc-raw")
     script = Path(systems.__file__)
     asked = [tmp_path / "topics", "--out", tmp_path / "compared", "--recipes", "dpr", "--augment", "none"]

@@ -101,7 +101,7 @@ def test_a_bad_line_is_one_line_and_nothing_is_written(shop, tmp_path):
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["shop"]
 
 
-def test_a_text_that_does_not_fit_is_one_line_and_nothing_is_written(tmp_path):
+def test_a_text_the_format_cannot_hold_is_one_line_and_nothing_is_written(tmp_path):
     put(tmp_path, {"train.jsonl": '{"text": "a\\nb", "labels": ["x"]}\n{"text": "c", "labels": ["x"]}\n'})
     done = run("--quiet", "convert", tmp_path / "train.jsonl", tmp_path / "out", "--to", "dexml", "--test-fraction", 0)
     assert_one_line(done)
@@ -219,7 +219,7 @@ def test_a_folder_whose_name_is_not_utf8(shop, tmp_path):
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_leaves_is_no_error(shop, unbuffered):
+def test_a_closed_pipe_is_no_error(shop, unbuffered):
     read, write = os.pipe()
     os.close(read)
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
@@ -228,7 +228,7 @@ def test_a_reader_that_leaves_is_no_error(shop, unbuffered):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_an_interrupt_in_the_midst_of_writing_leaves_nothing_behind(shop, tmp_path):
+def test_an_interrupt_while_writing_leaves_nothing_behind(shop, tmp_path):
     program = (
         "import os, pathlib, signal, time; from unidex.cli.main import main\n"
         "from unidex.data.formats import text_lines\n"
@@ -295,7 +295,7 @@ def test_options_reach_the_reader(tmp_path):
         call("inspect", put(tmp_path / "bag", {"train.txt": "1 1 1\n0 0:1\n"}), "--separator", ";")
 
 
-def test_score_reads_predictions_of_anybody(shop, tmp_path):
+def test_score_reads_prediction_files_of_other_programs(shop, tmp_path):
     put(tmp_path, {"p.jsonl": '{"labels": ["h", "s", "r"], "scores": [0.9, 0.5, -1]}\n'})
     found = json.loads(call("score", tmp_path / "p.jsonl", shop, "--json").stdout)
     assert (found["P@1"], found["num_texts"]) == (100.0, 1)
@@ -313,7 +313,7 @@ def test_cells_never_break_a_table(capsys):
     assert capsys.readouterr().out == "# t\na\tb\nx y\t1 2\n"
 
 
-def test_what_is_in_a_text_does_not_steer_the_terminal(tmp_path):
+def test_control_characters_in_texts_do_not_reach_the_terminal(tmp_path):
     put(tmp_path, {"a.jsonl": json.dumps({"text": "a\x1b[31mred\x07", "labels": ["\x1b]0;x\x07"]}) + "\n"})
     out = call("inspect", tmp_path / "a.jsonl", "--test-fraction", 0).stdout
     assert "a [31mred" in out

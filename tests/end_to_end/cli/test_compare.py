@@ -98,7 +98,7 @@ def test_a_killed_comparison_is_continued(compared, data, tmp_path):
     assert unbroken.metrics["test"] == load_model(out / "runs" / "unidec-none-0").metrics["test"]
 
 
-def test_what_is_done_is_not_done_again(compared, data):
+def test_finished_runs_are_not_repeated(compared, data):
     out, table, _ = compared
     files = [records.record_file(out / "runs" / f"{recipe}-none-{seed}") for recipe in RECIPES for seed in (0, 1)]
     before = [file.stat().st_mtime_ns for file in files]
@@ -151,7 +151,7 @@ def parsed(page):
     return ElementTree.fromstring(page)
 
 
-def test_the_page_is_whole_and_brings_nothing_from_elsewhere(compared):
+def test_the_report_page_is_complete_and_loads_nothing_from_other_hosts(compared):
     out, table, _ = compared
     page = (out / "report.html").read_text(encoding="utf-8")
     tree = parsed(page)
@@ -176,7 +176,7 @@ def test_the_page_is_whole_and_brings_nothing_from_elsewhere(compared):
     assert len(list(tree.iter("svg"))) == 2 + 2 * 2 + 2 + 2
 
 
-def test_texts_of_users_stay_texts(compared):
+def test_user_texts_are_escaped_in_the_report(compared):
     out, _, _ = compared
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "<script" not in page
@@ -223,7 +223,7 @@ def test_the_page_fits_a_screen_a_phone_and_paper(compared):
     assert requests == 3 * [(out / "report.html").as_uri()]
 
 
-def test_a_run_that_fails_ends_no_other(compared, data, tmp_path):
+def test_a_failed_run_does_not_stop_the_others(compared, data, tmp_path):
     out, _, _ = compared
     broken = tmp_path / "broken.toml"
     broken.write_text(load("unidec", [*SETTINGS, "train.lr_encoder=1e30", "train.lr_heads=1e30"]).as_toml())
@@ -254,7 +254,7 @@ def with_worker(monkeypatch, tmp_path, script):
     return running.Place(tmp_path / "out", "hpo", ReadOptions(), "0", "cpu"), asked_runs(["unidec"])
 
 
-def test_an_interrupt_lets_the_run_keep_what_it_has(monkeypatch, tmp_path):
+def test_an_interrupted_run_keeps_its_checkpoint(monkeypatch, tmp_path):
     # The script ends when its input does, as a run does with a checkpoint.
     place, runs = with_worker(monkeypatch, tmp_path, f"cat > /dev/null; touch {tmp_path}/kept; exit 130")
 
@@ -277,7 +277,7 @@ def test_an_interrupt_lets_the_run_keep_what_it_has(monkeypatch, tmp_path):
         ("exit 0", "it ended with 0 and said nothing"),
     ],
 )
-def test_the_reason_of_a_failure_is_told(monkeypatch, tmp_path, script, reason):
+def test_the_error_tells_why_a_run_failed(monkeypatch, tmp_path, script, reason):
     place, runs = with_worker(monkeypatch, tmp_path, script)
     assert [failure.error for failure in running.run_all(place, runs)] == [reason]
 
@@ -314,7 +314,7 @@ def test_one_comparison_at_a_time(compared, data):
         pass
 
 
-def test_a_report_has_a_recipe_as_it_is_before_the_same_with_augmentation(tmp_path):
+def test_a_report_lists_a_recipe_before_its_augmented_variants(tmp_path):
     for recipe in ("b-long", "a"):
         for augment in ("random-walk", "gandalf", "none"):
             model = tmp_path / "runs" / f"{recipe}-{augment}-0"
@@ -361,7 +361,7 @@ def test_report_of_finished_models(compared, data, tmp_path):
         report([models[1]], out=tmp_path / "x.html", data=str(other))
 
 
-def test_a_model_that_was_changed_is_not_the_one_that_was_measured(compared, tmp_path):
+def test_a_model_changed_after_its_measurement_has_no_seed(compared, tmp_path):
     out, _, _ = compared
     folder = tmp_path / "depsl-none-1"
     model = load_model(out / "runs" / "depsl-none-1")
@@ -388,7 +388,7 @@ def test_the_command_line_prints_the_table(compared, data, monkeypatch):
         compare(data, RECIPES, out=out)
 
 
-def test_what_is_asked():
+def test_the_planned_runs_are_those_asked_for():
     runs = asked_runs(["unidec"], ["none", "gandalf"], 2, ["train.epochs=2"])
     assert [(run.name, run.config.augment.method, run.seed) for run in runs] == [
         ("unidec-none-0", "none", 0),
@@ -406,7 +406,7 @@ def test_what_is_asked():
         asked_runs(["unidec"], ["gandalv"])
 
 
-def test_a_fingerprint_is_of_the_content(tmp_path):
+def test_a_fingerprint_depends_on_the_content_only(tmp_path):
     data = hostile_topics()
     formats.write(data, tmp_path / "native", "unidex")
     assert fingerprint(formats.read(tmp_path / "native")) == fingerprint(data)
@@ -517,7 +517,7 @@ def test_equal_values_are_all_best():
     assert bold[:3] == [True, True, True]
 
 
-def test_names_keep_off_each_other():
+def test_point_names_do_not_overlap():
     rng = np.random.default_rng(0)
     points = [(float(x), float(y)) for x, y in rng.uniform((60, 40), (380, 260), (12, 2))]
     places = place_names(points, ["a system"] * 12, 440, 300)
@@ -532,7 +532,7 @@ def test_names_keep_off_each_other():
 
 
 @pytest.mark.parametrize("values", [[5.0], [0.0, 0.0], [1.0, 1.0001], [99.9, 100.0], [1e-4, 3e-4], [1.0, 1e6]])
-def test_scales_have_ticks_inside(values):
+def test_ticks_of_a_scale_lie_inside_it(values):
     for logarithmic in (False, True):
         if logarithmic and min(values) <= 0:
             continue
@@ -543,7 +543,7 @@ def test_scales_have_ticks_inside(values):
         assert all(0 <= scale(value) <= 100 for value in values)
 
 
-def test_curves_go_on_from_phase_to_phase_and_trials_stand_beside():
+def test_curves_continue_over_phases_and_trials_are_drawn_beside():
     said = [{"phase": "training", "epoch": n, "loss": 1 / n} for n in (1, 2)]
     said += [{"phase": "training", "epoch": 2, "validation": {"P@1": 40.0}}]
     said += [{"phase": "training-gandalf", "epoch": n, "loss": 2 / n} for n in (1, 2)]

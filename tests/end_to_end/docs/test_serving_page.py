@@ -1,4 +1,4 @@
-"""The requests and clients of docs/serving.md work, and answers have the form that the page shows."""
+"""The requests and clients of docs/how-to/serve.md work, and answers have the form that the page shows."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from unidex.cli.main import app
 from unidex.server.limits import Limits
 from unidex.verbs.pipeline import train
 
-PAGE = (DOCS / "serving.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "how-to" / "serve.md").read_text(encoding="utf-8")
 SESSIONS = re.findall(r"^```\n(\$ .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = [
     part.partition("\n")[::2] for session in SESSIONS for part in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]
@@ -111,7 +111,7 @@ def client(language):
 @pytest.mark.parametrize(
     ("language", "program", "num_lines"), [("python", sys.executable, 4), ("javascript", shutil.which("node"), 4)]
 )
-def test_a_client_of_the_page_prints_labels(service, tmp_path, language, program, num_lines):
+def test_the_example_clients_print_labels(service, tmp_path, language, program, num_lines):
     if program is None:
         pytest.skip("node is not installed")
     name, code = client(language)
@@ -127,9 +127,9 @@ def test_a_client_of_the_page_prints_labels(service, tmp_path, language, program
 
 def test_options_and_limits_are_those_of_the_command():
     options = {name for option in get_command(app).commands["serve"].params for name in option.opts}
-    unit = (DOCS / "unidex.service").read_text(encoding="utf-8")
-    container = (DOCS / "Containerfile").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(--[\w-]+)", PAGE.partition("\n## Safety")[0]))
+    unit = (DOCS / "how-to" / "unidex.service").read_text(encoding="utf-8")
+    container = (DOCS / "how-to" / "Containerfile").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(--[\w-]+)", PAGE.partition("\n## Security")[0]))
     assert {"--token-file", "--workers", "--max-k"} <= named
     assert named - {"--max-"} <= options
     started = re.search(r"^ExecStart=.*", unit, re.MULTILINE)[0]

@@ -89,7 +89,7 @@ def test_blocks_give_what_the_dense_product_gives(seed, delta, block, glas):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.booleans())
-def test_most_keeps_the_highest_and_always_the_own_label(seed, most, glas):
+def test_max_targets_keeps_the_highest_and_the_own_label(seed, most, glas):
     positives = random_table(seed, num_texts=8, density=0.4)
     make = glas_targets if glas else soft_targets
     whole = make(positives, delta=0.0, most=0).toarray()
@@ -182,7 +182,7 @@ def test_a_long_walk_gives_the_expected_share_of_visits(restart):
 
 
 @pytest.mark.parametrize("restart", [0.0, 0.3, 1.0])
-def test_the_first_hop_begins_at_the_label_and_the_second_where_it_must(restart):
+def test_visits_of_walks_of_two_hops_equal_their_expectation(restart):
     hop = hop_chances(GRAPH)
     visited = np.zeros((4, 4))
     for own in range(4):
@@ -474,7 +474,7 @@ def test_the_verb_says_in_one_line_what_it_wrote(tmp_path):
         (["--method", "word-dropout", "--word-share", 7], "the share of words to change must be from 0 to 1"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_written(flags, message, tmp_path):
+def test_invalid_settings_are_refused_and_nothing_is_written(flags, message, tmp_path):
     write(topics(num_train=20), tmp_path / "topics", "unidex")
     with pytest.raises((ConfigError, DataError), match=message):
         call("augment", tmp_path / "topics", "--out", tmp_path / "out", *flags)
@@ -503,7 +503,7 @@ def test_defaults_that_the_help_shows_are_those_of_the_settings():
     )
 
 
-def test_the_page_says_what_the_code_does():
+def test_the_examples_of_the_gandalf_page_run():
     document = DOCS / "gandalf.md"
     assert doctest.testfile(str(document), module_relative=False).failed == 0
     settings = {name.removeprefix("augment.") for name, _, _ in config.settings_with_meaning() if "augment." in name}

@@ -213,6 +213,6 @@ WIDE = split_of([[1.0, 0.0, 1.0]])
         (lambda: Propensity(np.nan, 1), "propensity constants must be numbers >= 0, but are A=nan"),
     ],
 )
-def test_what_breaks_a_rule_is_refused(make, match):
+def test_invalid_data_is_refused(make, match):
     with pytest.raises(DataError, match=match):
         make()

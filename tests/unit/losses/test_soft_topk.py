@@ -193,7 +193,7 @@ def test_the_operator_has_the_gradient_of_finite_differences(operator, alpha):
 
 
 @pytest.mark.parametrize("operator", [soft_topk, log_soft_topk])
-def test_what_takes_no_part_has_no_gradient(operator):
+def test_excluded_labels_have_no_gradient(operator):
     scores, _ = random_case(2, 3, 6)
     scores[:, 4] = -INF
     scores[2, 1:] = -INF
@@ -234,7 +234,7 @@ def test_five_steps_find_the_threshold(kind):
         torch.testing.assert_close(sums, k.clamp_max(scores.shape[1]).double(), rtol=1e-9, atol=0)
 
 
-def test_the_search_cannot_go_back_and_forth():
+def test_the_threshold_search_cannot_oscillate():
     # D = 2 s - 2 with a slope said to be 1: Newton's method alone would jump from 0 to 2 and back for ever.
     zeros = torch.zeros(1, dtype=torch.float64)
     cut = Cut(zeros, zeros, zeros, zeros, torch.tensor([False]))
@@ -423,7 +423,7 @@ def test_the_loss_does_not_look_at_values_on_another_device():
     assert found.gradient.shape == scores.shape
 
 
-def test_what_is_not_a_number_stays_so():
+def test_nan_scores_give_nan():
     targets = Targets.of([0, 1], [0, 0], shape=(2, 9))
     for column in range(9):
         scores = torch.linspace(3, -3, 9).repeat(2, 1)

@@ -468,7 +468,7 @@ def test_functions_alone_agree_with_the_evaluation(problem):
         assert 100 * gained[:, :3].sum() / best.sum() == pytest.approx(expected["PSP@3"])
 
 
-def test_the_document_says_what_the_code_does():
+def test_the_examples_of_the_metrics_page_run():
     document = DOCS / "metrics.md"
     failed, tried = doctest.testfile(str(document), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried > 5

@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from helpers.command import call
-from helpers.naive_features import EVERYTHING, LABELS, TEXTS, naive_features, some_settings, some_text
+from helpers.naive_features import EVERYTHING, LABELS, TEXTS, naive_features, settings_with, some_settings, some_text
 from helpers.synthetic import topics
 from unidex.cli.explain import _Page, marked_pieces
 from unidex.config.recipes import load
 from unidex.encoders.bag import BagEncoder
+from unidex.encoders.registry import build_encoder
 from unidex.errors import DataError, ModelError
-from unidex.features.extractor import Features
-from unidex.features.feature_settings import FeatureSettings
+from unidex.features.extractor import FeatureExtractor
 from unidex.features.single_text import placed_words, words_in
 from unidex.features.word_places import merged
 from unidex.features.words import normal_form
 from unidex.model.attribution import attribute, feature_scores
 from unidex.model.explanation import explain
 from unidex.model.model import Model, label_set
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.nn.heads import ClassifierHead, DualHead
 from unidex.scoring import knn as neighbours
 from unidex.scoring import nearest_texts as nearest
@@ -91,7 +91,7 @@ RECIPES = [
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "-".join(recipe))
-def test_parts_sum_to_the_score_and_words_to_what_the_heads_say(recipe):
+def test_parts_sum_to_the_score_and_words_to_the_scores_of_the_heads(recipe):
     model = random_model(recipe[0], *recipe[1:])
     heads = [name for name in ("dual", "classifier") if getattr(model.network, name) is not None]
     predict = model.config.predict
@@ -112,7 +112,7 @@ def test_parts_sum_to_the_score_and_words_to_what_the_heads_say(recipe):
                 assert said == pytest.approx(of_heads(reason), abs=1e-5)
 
 
-def test_without_layers_there_is_no_rest_and_with_biases_there_is_one():
+def test_only_biases_leave_a_part_that_no_word_explains():
     (plain, *_), (biased, *_) = (explain(random_model(name), ASKED[0]) for name in ("auto", "unidec"))
     assert plain.rest == pytest.approx(0, abs=1e-12)
     assert abs(biased.rest) > 0.01
@@ -120,7 +120,7 @@ def test_without_layers_there_is_no_rest_and_with_biases_there_is_one():
 
 @given(st.text(max_size=60))
 @hypothesis_settings(deadline=None, max_examples=40)
-def test_sums_and_places_hold_whatever_the_text(text):
+def test_sums_and_places_hold_for_any_text(text):
     for model in MODELS:
         for reason in explain(model, text, k=2):
             assert total(reason) == pytest.approx(of_heads(reason), abs=1e-5)
@@ -137,9 +137,7 @@ MODELS = [random_model("auto"), random_model("unidec", "features.chars=true", "f
 
 def two_words(**settings):
     """An encoder of the words red and hat alone: rows (1, 0) and (0, 1), and a text of each has equal weights."""
-    features = Features.fit(
-        ["red hat"], [], FeatureSettings(min_df=1, weighting="none", **{"bigrams": False} | settings)
-    )
+    features = FeatureExtractor.fit(["red hat"], [], settings_with(min_df=1, **{"bigrams": False} | settings))
     encoder = BagEncoder(features, 2, residual=False)
     rows = {"red": [1.0, 0.0], "hat": [0.0, 1.0], "red hat": [1.0, 1.0]}
     encoder.table.weight = torch.tensor([rows[features.name(feature)] for feature in range(features.num_features)])
@@ -151,7 +149,7 @@ def by_name(encoder, values):
     return {encoder.features.name(feature): value for feature, value in zip(ids, values.tolist(), strict=True)}
 
 
-def test_a_feature_brings_its_weight_times_its_row_times_the_label_over_the_length():
+def test_a_feature_contributes_weight_times_row_times_label_over_length():
     encoder = two_words()
     ids, weights = encoder.features.transform_one("red hat")
     scores, rest = feature_scores(encoder, DualHead(2, 2, projection=False), ids, weights, np.array([[0.6, 0.8]]))
@@ -163,7 +161,7 @@ def test_a_feature_brings_its_weight_times_its_row_times_the_label_over_the_leng
     assert by_name(encoder, scores[0]) == pytest.approx({"red": 1 / math.sqrt(10), "hat": 3 / math.sqrt(10)})
 
 
-def test_a_residual_layer_passes_on_what_its_open_numbers_let_through():
+def test_attribution_through_a_residual_layer_follows_its_open_units():
     encoder = two_words()
     encoder.layer = torch.nn.Linear(2, 2)
     with torch.no_grad():
@@ -178,7 +176,7 @@ def test_a_residual_layer_passes_on_what_its_open_numbers_let_through():
     assert rest.tolist() == pytest.approx([0.5])
 
 
-def test_a_projection_bends_each_number_by_its_own_slope():
+def test_attribution_through_a_projection_uses_the_slope_of_each_unit():
     encoder = two_words()
     head = DualHead(2, 1, normalised=False)
     with torch.no_grad():
@@ -199,7 +197,7 @@ def network_of(encoder, head="dual"):
     return Network(encoder, dual, None, None, temperature=1.0).eval()
 
 
-def test_words_that_come_again_share_and_a_bigram_is_halved():
+def test_repeated_words_share_and_a_bigram_is_halved():
     found = attribute(network_of(two_words()), "red HAT, red", np.array([[1.0, 0.0]], dtype=np.float32), None)
     assert found.starts.tolist() == [0, 4, 9]
     assert found.ends.tolist() == [3, 7, 12]
@@ -212,7 +210,7 @@ def test_words_that_come_again_share_and_a_bigram_is_halved():
     assert found.rest.tolist() == pytest.approx([0])
 
 
-def test_what_no_word_holds_is_left_out_and_parts_stand_in_their_word():
+def test_features_without_a_word_are_left_out_and_parts_lie_in_their_word():
     encoder = two_words(parts=True)
     found = attribute(network_of(encoder), "old redHat is", np.array([[1.0, 1.0]], dtype=np.float32), None)
     assert (found.starts.tolist(), found.ends.tolist()) == ([4], [10])
@@ -228,7 +226,7 @@ odd_text = st.text(
 
 @given(st.one_of(some_text, odd_text))
 @hypothesis_settings(deadline=None, max_examples=300)
-def test_placed_words_are_the_words_and_stand_where_they_came_from(text):
+def test_words_have_their_place_in_the_text(text):
     placed = placed_words(text)
     assert [word for word, _, _ in placed] == words_in(text)
     for word, start, end in placed:
@@ -242,8 +240,8 @@ def test_placed_words_are_the_words_and_stand_where_they_came_from(text):
 @given(some_text, some_settings)
 @hypothesis_settings(deadline=None, max_examples=100)
 def test_placed_features_are_those_of_the_row_as_often_as_they_occur(text, settings):
-    settings = FeatureSettings(**{**settings.as_dict(), "min_df": 1})
-    features = Features.fit([*TEXTS, text], LABELS, settings)
+    settings = settings.model_copy(update={"min_df": 1})
+    features = FeatureExtractor.fit([*TEXTS, text], LABELS, settings)
     placed = features.placed(text)
     assert np.unique(placed.features).tolist() == features.transform([text]).indices.tolist()
     counts = Counter()
@@ -264,10 +262,10 @@ def test_placed_features_are_those_of_the_row_with_subwords_and_buckets(text):
         assert text[start:end] == text[start:end].strip()
 
 
-EVERY = Features.fit(TEXTS, LABELS, EVERYTHING)
+EVERY = FeatureExtractor.fit(TEXTS, LABELS, EVERYTHING)
 
 
-def test_characters_that_normal_form_takes_apart_or_joins_are_found_again():
+def test_places_are_right_where_normalisation_splits_or_joins_characters():
     assert placed_words("\u00bd cup") == [("1", 0, 1), ("2", 0, 1), ("cup", 2, 5)]
     assert placed_words("Blu\u0308cher, \ufb01le") == [("Bl\u00fccher", 0, 8), ("file", 10, 13)]
     assert placed_words("x \uff76\uff9e y") == [("x", 0, 1), ("\u30ac", 2, 4), ("y", 5, 6)]
@@ -382,7 +380,7 @@ def test_texts_are_the_nearest_with_the_label_and_cut(mode):
     assert all(reason.texts == [] for reason in explain(model, text, num_texts=0))
 
 
-def test_together_is_the_share_of_its_texts_that_have_the_other_predicted_label():
+def test_together_is_the_share_of_texts_that_have_both_labels():
     model, text = random_model("auto"), DATA.test.texts[0]
     has = DATA.train.positives.toarray() > 0
     reasons = explain(model, text, k=6)
@@ -446,7 +444,7 @@ def test_similarities_of_texts_in_lists_are_inner_products(monkeypatch):
     assert texts.similarities(vectors[3], ids[:0]).shape == (0,)
 
 
-def test_kept_texts_live_in_the_folder_and_grow_by_what_is_remembered(tmp_path):
+def test_snippets_are_saved_and_grow_with_remembered_texts(tmp_path):
     model = random_model("auto")
     model.save(tmp_path / "model")
     assert (tmp_path / "model" / "neighbours" / "texts.bytes.npy").stat().st_size < 20 * 90 + 200
@@ -468,7 +466,7 @@ def test_kept_texts_live_in_the_folder_and_grow_by_what_is_remembered(tmp_path):
         loaded = Model.load(tmp_path / "model")
 
 
-def test_texts_may_be_kept_where_neighbours_count_for_nothing_and_are_not_searched_then(monkeypatch):
+def test_snippets_without_a_knn_part_are_stored_but_not_searched(monkeypatch):
     model = random_model("auto", weights={"predict.knn": 0.0})
     alone = random_model("auto", weights={"predict.knn": 0.0, "predict.snippet_length": 0})
     assert alone.scorer.knn is None
@@ -487,7 +485,7 @@ def test_texts_may_be_kept_where_neighbours_count_for_nothing_and_are_not_search
         model.remember(["a"], sparse.csr_array((1, 12)))
 
 
-def test_neighbours_without_kept_texts_show_none_but_know_what_comes_together():
+def test_without_snippets_an_explanation_has_no_texts_but_cooccurrence():
     model = random_model("auto", weights={"predict.snippet_length": 0})
     reasons = explain(model, DATA.test.texts[0])
     assert all(reason.texts == [] for reason in reasons)
@@ -496,7 +494,7 @@ def test_neighbours_without_kept_texts_show_none_but_know_what_comes_together():
     assert model.scorer.knn.snippets is None
 
 
-def test_kept_texts_are_whole_or_refused(tmp_path):
+def test_damaged_snippets_are_refused(tmp_path):
     kept = Snippets.of(["red hat", "", "h\ud800t"], max_length=3)
     kept.add(["\u65e5\u672c\u8a9e\u3067"])
     kept.write(tmp_path)
@@ -552,7 +550,7 @@ def test_removed_labels_are_not_explained_and_added_ones_have_no_train_texts():
     assert {"w0a", "W2c", "w2c"} <= {token.token for token in reason.tokens}
 
 
-def test_probabilities_are_those_of_the_places_where_labels_were_predicted():
+def test_explained_probabilities_are_the_predicted_ones():
     model = random_model("auto")
     assert all(reason.probability is None for reason in explain(model, ASKED[0]))
     best = model.predict(list(DATA.train.texts), 5)
@@ -586,7 +584,7 @@ def test_probabilities_are_those_of_the_places_where_labels_were_predicted():
         ({"labels": [True]}, "but is True"),
     ],
 )
-def test_what_is_wrong_is_named(arguments, message):
+def test_wrong_input_is_named(arguments, message):
     with pytest.raises(DataError, match=message):
         explain(MODELS[0], **{"text": "w0a"} | arguments)
 
@@ -614,7 +612,7 @@ def folder(tmp_path_factory):
     return out
 
 
-def test_the_verb_prints_the_reasons(folder):
+def test_explain_prints_the_explanation(folder):
     text = DATA.train.texts[1]
     done = call("explain", folder, text, "-k", 2, "--texts", 1)
     reasons = [reason.as_dict() for reason in explain(Model.load(folder), text, k=2, num_texts=1)]
@@ -631,7 +629,7 @@ def test_the_verb_prints_the_reasons(folder):
     assert re.sub(r"[*~]", "", first).removeprefix("   text          ") == text
 
 
-def test_the_verb_prints_json_and_reads_standard_input(folder, monkeypatch):
+def test_explain_prints_json_and_reads_standard_input(folder, monkeypatch):
     text = DATA.train.texts[1]
     wanted = [reason.as_dict() for reason in explain(Model.load(folder), text, labels=["L3", "L1"], mode="dual")]
     done = call("explain", folder, text, "--label", "L3", "--label", "L1", "--mode", "dual", "--json")
@@ -669,7 +667,7 @@ def test_marked_pieces_are_the_text(text, data):
     assert sum(mark != 0 for _, mark in pieces) == len(wanted)
 
 
-def test_of_a_long_text_only_what_stands_around_marked_words_is_shown():
+def test_a_long_text_is_shown_around_its_marked_words_only():
     text = "before " * 100 + "red" + " between" * 100 + " hat" + " after" * 100
     tokens = [{"start": text.index(w), "end": text.index(w) + len(w), "score": 1.0} for w in ("red", "hat")]
     shown = "".join(piece for piece, _ in marked_pieces(text, tokens))

@@ -16,6 +16,7 @@ from scipy import sparse
 from helpers.synthetic import QUICK, topics
 from unidex.config import recipes as recipes
 from unidex.data.texts import Texts
+from unidex.encoders.registry import build_encoder
 from unidex.errors import DataError, UnidexError
 from unidex.losses import Targets, decoupled_softmax
 from unidex.model import incremental as teaching
@@ -23,7 +24,7 @@ from unidex.model.incremental import teach
 from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
 from unidex.model.rotation import Pairs, _pull, rotate
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.scoring import nearest_texts as nearest
 from unidex.scoring.knn import KnnPart
 from unidex.verbs import model_verbs, pipeline
@@ -142,7 +143,7 @@ def test_the_pull_is_the_gradient_of_decoupled_softmax():
     assert _pull(vectors, pairs).reshape(20, 5) == pytest.approx(-20 * gradient.numpy(), abs=1e-5)
 
 
-def test_turned_vectors_are_in_balance_with_where_they_began():
+def test_learned_vectors_balance_the_new_pairs_and_the_old_vector():
     vectors, texts, positives, pairs = random_pairs(5, num_texts=12)
     found = rotate(vectors[:4], pairs, strength=0.1, rounds=200)
     pull = dense_pull(np.concatenate([found, vectors[4:]]), texts, positives, 0.1)[:, :4]
@@ -152,7 +153,7 @@ def test_turned_vectors_are_in_balance_with_where_they_began():
     assert rotate(vectors[:4], pairs, strength=0.1) == pytest.approx(found, abs=0.02)
 
 
-def test_pairs_that_are_not_new_turn_nothing_by_themselves_and_hold_against_those_that_are():
+def test_old_pairs_alone_change_nothing_and_resist_new_ones():
     texts = np.array([[1.0, 0.0, 0.0], [0.9, 0.435889894, 0.0]], dtype=np.float32)
     vectors = np.array([[0.0, 0.0, 1.0]], dtype=np.float32)
     two, one, nothing = np.arange(2), np.zeros(2, dtype=np.int64), np.empty(0)
@@ -188,7 +189,7 @@ def test_lengths_stay_and_numbers_are_finite_whatever_the_scores(seed, length, t
         assert np.linalg.norm(found, axis=1) == pytest.approx(length, rel=1e-4)
 
 
-def test_what_a_label_wins_already_or_meets_no_rival_in_turns_nothing():
+def test_pairs_already_won_or_without_rivals_change_nothing():
     texts = np.array([[1.0, 0.0]], dtype=np.float32)
     vectors = np.array([[0.8, 0.6]], dtype=np.float32)
     one, nothing = np.zeros(1, dtype=np.int64), np.empty(0)
@@ -240,7 +241,7 @@ def test_the_classifier_that_is_kept_is_the_one_that_is_searched(folders, kind):
     assert found == pytest.approx(wanted, abs=1e-5)
 
 
-def test_frequencies_rise_by_the_pairs_and_so_does_what_they_are_worth(folders):
+def test_frequencies_and_the_label_prior_rise_with_the_pairs(folders):
     model = Model.load(folders("both without neighbours"))
     before = model.labels.frequencies.copy()
     teach(model, TAUGHT, pairs(model, [5], [5, 7], [5]))
@@ -318,7 +319,7 @@ def test_texts_that_get_further_labels_keep_the_targets_they_have():
         part.join(np.array([0]), sparse.csr_array((1, 4)))
 
 
-def test_a_text_that_is_told_twice_is_one_text_with_all_its_labels(folders):
+def test_a_text_given_twice_is_one_text_with_all_its_labels(folders):
     twice, once = (Model.load(folders("both")) for _ in range(2))
     assert teach(twice, [TAUGHT[0], TAUGHT[1], TAUGHT[0]], pairs(twice, [3], [4], [3, 8]))["num_pairs"] == 3
     teach(once, TAUGHT[:2], pairs(once, [3, 8], [4]))
@@ -327,7 +328,7 @@ def test_a_text_that_is_told_twice_is_one_text_with_all_its_labels(folders):
     assert twice.labels.frequencies.tolist() == once.labels.frequencies.tolist()
 
 
-def test_teaching_is_the_same_every_time(folders):
+def test_incremental_learning_is_deterministic(folders):
     models = [Model.load(folders("both")) for _ in range(2)]
     for model in models:
         teach(model, TAUGHT, pairs(model, [3], [4], [3, 8]))
@@ -335,7 +336,7 @@ def test_teaching_is_the_same_every_time(folders):
     assert np.array_equal(first, second)
 
 
-def test_a_head_that_counts_for_nothing_stays(folders):
+def test_a_head_of_weight_0_does_not_change(folders):
     model = Model.load(folders("both without neighbours"))
     model.scorer.layout = replace(model.scorer.layout, weights=replace(model.scorer.layout.weights, fusion=1.0))
     before = model.network.classifiers.weight.clone()
@@ -378,7 +379,7 @@ def test_a_transformer_is_taught_without_touching_it(tmp_path):
         (["a", "b"], [[1], [6]], "labels to teach must be among the model's, but these were removed: 6"),
     ],
 )
-def test_what_cannot_be_taught_is_refused_and_nothing_changes(folders, texts, labels, message):
+def test_invalid_pairs_are_refused_and_change_nothing(folders, texts, labels, message):
     model = Model.load(folders("both"))
     model.remove_labels([6])
     before = model.scorer.index.vectors(np.arange(NUM_LABELS)).copy()
@@ -421,7 +422,7 @@ def unidex(*arguments):
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=plain)
 
 
-def test_teaching_again_goes_further(folders):
+def test_learning_the_same_pairs_again_moves_vectors_further(folders):
     model = Model.load(folders("classifier"))
     label = worst_label(model, ASKED)
     places = []
@@ -468,7 +469,7 @@ def test_the_verb_names_the_line_that_is_wrong_and_leaves_the_folder(folders, tm
     assert done.stdout.startswith(f"{folder}: 2 labels taught by 2 pairs of 1 texts, held against ")
 
 
-def test_nothing_is_held_against_more_texts_than_there_are(folders, monkeypatch):
+def test_the_number_of_replayed_texts_is_bounded(folders, monkeypatch):
     model = Model.load(folders("both"))
     monkeypatch.setattr(teaching, "NEAR_TEXTS", 5)
     done = teach(model, TAUGHT, pairs(model, [1], [1], [1]))

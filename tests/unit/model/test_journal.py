@@ -77,7 +77,7 @@ def by_label(found):
     return np.take_along_axis(found.scores, np.argsort(found.ids, axis=1, kind="stable"), 1)
 
 
-def test_what_is_appended_is_read_once_by_everybody(bare):
+def test_each_reader_reads_an_appended_change_once(bare):
     first, second = Journal(bare), Journal(bare)
     assert first.unread() == []
     first.append(A)
@@ -103,7 +103,7 @@ one_change = st.one_of(
 
 @given(st.lists(one_change, max_size=5), st.data())
 @settings(max_examples=40)
-def test_a_file_cut_anywhere_gives_the_whole_lines_and_goes_on_behind_them(tmp_path_factory, made, data):
+def test_a_cut_file_gives_its_whole_lines_and_new_changes_follow_them(tmp_path_factory, made, data):
     folder = tmp_path_factory.mktemp("cut")
     (folder / "manifest.json").write_text("{}")
     journal = Journal(folder)
@@ -120,7 +120,7 @@ def test_a_file_cut_anywhere_gives_the_whole_lines_and_goes_on_behind_them(tmp_p
     assert Journal(folder).unread() == [*made[:num_whole], A]
 
 
-def test_nothing_new_is_found_out_without_opening_a_file(bare):
+def test_an_unchanged_journal_is_not_opened(bare):
     journal = Journal(bare)
     journal.append(A)
     journal.unread()
@@ -150,7 +150,7 @@ def test_nothing_new_is_found_out_without_opening_a_file(bare):
         ("\x00\x00\x00", "must be a change of labels"),
     ],
 )
-def test_a_line_that_is_wrong_is_named_and_nothing_is_loaded(folder, line, message):
+def test_a_wrong_line_is_named_and_nothing_is_loaded(folder, line, message):
     journal = Journal(folder)
     journal.append(A)
     with journal.file.open("a") as file:
@@ -182,7 +182,7 @@ def test_a_file_that_changed_is_named_with_a_journal_too(folder, harm):
         Model.load(folder)
 
 
-def test_the_changes_of_another_model_are_not_done(folder):
+def test_changes_of_another_model_are_not_applied(folder):
     version = Model.load(folder).version
     Model.load(folder).change(A)
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -196,7 +196,7 @@ def test_the_changes_of_another_model_are_not_done(folder):
     assert len(Model.load(folder).labels) == 24
 
 
-def test_a_folder_that_was_replaced_takes_no_changes_of_the_model_before_it(folder):
+def test_a_replaced_folder_refuses_changes_of_the_old_model(folder):
     old = Model.load(folder)
     old.change(A)
     other = Model.load(folder)
@@ -212,7 +212,7 @@ def test_a_folder_that_was_replaced_takes_no_changes_of_the_model_before_it(fold
     assert "a" not in Model.load(folder).labels
 
 
-def test_who_has_not_read_to_the_end_appends_nothing(bare):
+def test_a_reader_that_is_behind_cannot_append(bare):
     first, second = Journal(bare), Journal(bare)
     first.append(A)
     with pytest.raises(ModelError, match="all changes must be read before another is appended"):
@@ -237,7 +237,7 @@ def test_who_has_not_read_to_the_end_appends_nothing(bare):
         ({"add": "L1"}, "Expected `array`"),
     ],
 )
-def test_a_change_that_cannot_be_done_leaves_no_trace(folder, change, message):
+def test_an_invalid_change_is_not_written(folder, change, message):
     model = Model.load(folder)
     for do in (model.apply, model.change):
         with pytest.raises(DataError, match=message):
@@ -246,7 +246,7 @@ def test_a_change_that_cannot_be_done_leaves_no_trace(folder, change, message):
     assert not model.journal.file.exists()
 
 
-def test_loading_does_all_that_was_done_and_saving_folds_it_in(folder, tmp_path):
+def test_loading_applies_the_journal_and_saving_folds_it_in(folder, tmp_path):
     live = Model.load(folder)
     assert live.change(A) == [24]
     assert live.change({"add": [{"uid": "b", "text": "w2c w9j"}, {"uid": "c", "text": "w4e"}]}) == [25, 26]
@@ -383,7 +383,7 @@ def acknowledged_before_killed(process, seconds):
     return [line for line in (first + rest).split("\n")[:-1] if line]
 
 
-def test_what_was_acknowledged_survives_kill_9_and_nothing_is_half_there(folder):
+def test_acknowledged_changes_survive_kill_9_and_none_is_partial(folder):
     rng = random.Random(0)
     acknowledged = []
     for turn in range(6):
@@ -536,7 +536,7 @@ def test_threads_of_one_process_take_turns(bare):
     assert refused == [True]
 
 
-def test_a_data_set_that_was_not_finished_goes_with_the_next(tmp_path):
+def test_leftovers_of_an_unfinished_data_set_are_removed_by_the_next_write(tmp_path):
     from unidex.data import formats
 
     holder = python(HOLDING, tmp_path / "data")
@@ -561,7 +561,7 @@ steps = st.lists(
 
 
 @given(steps, st.sampled_from(["frequency", "text", "id"]), st.sampled_from([None, *CLASSES]))
-def test_a_label_set_is_what_a_plain_list_would_be(made, order, frequency):
+def test_a_label_set_behaves_like_a_plain_list(made, order, frequency):
     counts = [3, 200, 50]
     labels = LabelSet(["Hat", "apple", "Shoe"], ["a", "b", "c"], np.array(counts), np.zeros(3, dtype=bool))
     rows = [["a", "Hat", 3, False], ["b", "apple", 200, False], ["c", "Shoe", 50, False]]

@@ -49,7 +49,7 @@ def test_one_text_is_predicted_like_many(model):
         np.testing.assert_allclose(one.scores[0], many.scores[row], atol=1e-6)
 
 
-def test_odd_requests(model):
+def test_predictions_for_no_text_an_empty_text_and_more_places_than_labels(model):
     assert model.predict([], 3).ids.shape == (0, 3)
     assert model.predict([""], 3).ids.shape == (1, 3)
     more = model.predict(TEXTS[:2], 100)

@@ -63,7 +63,7 @@ def test_correlations_are_a_row_of_the_product_over_its_diagonal():
     assert not correlations(positives, 7).any()
 
 
-def test_neighbours_in_data_are_ordered_and_equals_go_by_id():
+def test_similar_labels_in_data_are_sorted_and_ties_go_to_the_lower_id():
     data = shop([[1, 1, 1, 0], [1, 1, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0]], ["shoe", "red", "hat", "blue"])
     found = neighbours_in_data(data, "shoe", k=2)
     assert found == {
@@ -84,7 +84,7 @@ def test_neighbours_in_data_are_ordered_and_equals_go_by_id():
 
 @pytest.mark.parametrize("prior", [0.0, 0.05])
 @pytest.mark.parametrize(("heads", "fusion"), [("both", 0.3), ("dual", 1.0), ("classifier", 0.0)])
-def test_neighbours_in_a_model_are_the_cosines_of_its_heads(folders, heads, fusion, prior):
+def test_similar_labels_in_a_model_are_by_the_cosines_of_its_heads(folders, heads, fusion, prior):
     model = with_prior(Model.load(folders / heads), prior)
     vectors = model.network.label_vectors(model.network.encoder.prepare(model.labels.texts))
     scores = 0
@@ -102,7 +102,7 @@ def test_neighbours_in_a_model_are_the_cosines_of_its_heads(folders, heads, fusi
     assert len(neighbours_in_model("m", model, "L0", k=100)["neighbours"]) == 23
 
 
-def test_the_mode_of_a_recipe_decides_which_head_is_asked(folders):
+def test_the_mode_decides_which_head_is_searched(folders):
     model = Model.load(folders / "both")
     model.config = model.config.model_copy(
         update={"predict": model.config.predict.model_copy(update={"mode": "classifier"})}
@@ -115,7 +115,7 @@ def test_the_mode_of_a_recipe_decides_which_head_is_asked(folders):
     assert best["score"] == pytest.approx(scores.max(), abs=2e-6)
 
 
-def test_a_removed_label_is_no_neighbour_and_has_none(folders, tmp_path):
+def test_a_removed_label_is_similar_to_none(folders, tmp_path):
     Model.load(folders / "both").save(tmp_path / "m")
     first = label_neighbours(tmp_path / "m", "L2", 1)["neighbours"][0]
     remove_labels(tmp_path / "m", [first["uid"]])
@@ -152,7 +152,7 @@ def test_a_label_that_is_not_clear_is_an_error_with_candidates(wanted, message):
         find_label(wanted, NAMES, UIDS, COUNTS, range(9))
 
 
-def test_nothing_is_no_name_and_five_candidates_are_enough():
+def test_an_empty_name_is_refused_and_at_most_five_candidates_are_listed():
     with pytest.raises(DataError, match="but nothing is given"):
         find_label("", ["a"], ["x"], np.array([1]), [0])
     names = [f"hat {number}" for number in range(8)]
@@ -237,7 +237,7 @@ def test_a_picture_of_odd_labels(tmp_path):
     assert sum(word.startswith("label ") for word in words) == 21
 
 
-def test_a_label_without_neighbours_is_shown_and_drawn(tmp_path):
+def test_a_label_without_similar_labels_is_printed_and_drawn(tmp_path):
     formats.write(shop([[1, 0], [1, 0]], ["red shoe", "blue hat"]), tmp_path / "data", "xc-raw")
     done = call("labels", "neighbours", tmp_path / "data", "hat", "--plot", tmp_path / "hat.svg")
     lines = done.stdout.splitlines()

@@ -6,10 +6,12 @@ import torch
 
 from helpers.synthetic import topics
 from unidex.config.recipes import load
-from unidex.errors import ConfigError
+from unidex.encoders.registry import build_encoder
 from unidex.model.explanation import explain
 from unidex.model.model import Model
-from unidex.nn.assembly import build_encoder, build_network, start_biases
+from unidex.nn.assembly import build_network
+from unidex.nn.initialisation import initialise_biases
+from unidex.training.classifier_rows import ClassifierRows
 from unidex.verbs.pipeline import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "features.num_buckets=8", "train.batch_size=32", "train.epochs=4"]
@@ -41,23 +43,23 @@ def test_a_bias_is_added_to_the_score(saved):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
-def test_scores_begin_at_the_log_odds_of_labels(temperature):
+def test_initial_biases_are_the_log_odds_of_labels(temperature):
     data = topics()
     network = network_of(data, "heads.classifier_bias=log-odds", f"loss.temperature={temperature}")
     assert network.classifiers.weight[:, -1].abs().max() == 0
-    start_biases(network, "log-odds", data.train.positives, slice(0, data.num_labels))
+    initialise_biases(network, "log-odds", data.train.positives, slice(0, data.num_labels))
     counts = np.asarray(data.train.positives.sum(axis=0))
     said = torch.sigmoid(network.classifiers.weight[:, -1] * network.log_scales[1].exp()).detach().numpy()
     np.testing.assert_allclose(said, (counts + 0.5) / (len(data.train) + 1), rtol=1e-5)
     shard = network_of(data, "heads.classifier_bias=log-odds", f"loss.temperature={temperature}")
     shard.classifiers.weight = shard.classifiers.weight[5:9].clone()
-    start_biases(shard, "log-odds", data.train.positives, slice(5, 9))
+    initialise_biases(shard, "log-odds", data.train.positives, slice(5, 9))
     assert torch.equal(shard.classifiers.weight[:, -1], network.classifiers.weight[5:9, -1])
-    start_biases(network, "zero", data.train.positives, slice(0, data.num_labels))
+    initialise_biases(network, "zero", data.train.positives, slice(0, data.num_labels))
     assert network.classifiers.weight[:, -1].abs().max() == 0
 
 
-def test_it_is_trained_and_begins_where_it_is_told():
+def test_a_bias_is_trained_from_its_initial_value():
     data = topics()
     still = [*SMALL, "train.lr_encoder=0.0", "train.lr_heads=0.0", "train.epochs=1"]
     for start in ("zero", "log-odds"):
@@ -70,14 +72,14 @@ def test_it_is_trained_and_begins_where_it_is_told():
         assert (after - before).abs().min() > 0
 
 
-def test_a_saved_model_has_it(saved):
+def test_a_saved_model_keeps_its_biases(saved):
     model, folder = saved
     assert model.metrics["test"]["P@1"] > 60
     texts = list(topics().test.texts)
     assert np.array_equal(Model.load(folder).predict(texts, 5).scores, model.predict(texts, 5).scores)
 
 
-def test_no_word_carries_it(saved):
+def test_no_word_is_credited_with_the_bias(saved):
     model, _ = saved
     for text in (topics().test.texts[1], ""):
         for reason in explain(model, text, k=3):
@@ -88,10 +90,15 @@ def test_no_word_carries_it(saved):
                 assert reason.score == pytest.approx(bias, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "unfit",
-    ["heads.classifier_search_vectors=unit", "heads.classifier_normalised=true", "heads.classifier_dropout=0.1"],
-)
-def test_vectors_that_are_changed_cannot_have_it(unfit):
-    with pytest.raises(ConfigError, match=f"but this recipe has {unfit.split('=')[0]}"):
-        network_of(topics(num_train=20), "heads.classifier_bias=zero", unfit)
+def test_a_bias_is_neither_scaled_nor_dropped_with_its_vector():
+    settings = ["heads.classifier_bias=zero", "heads.classifier_normalised=true", "heads.classifier_dropout=0.5"]
+    network = network_of(topics(num_train=20), *settings, "heads.classifier_search_vectors=unit")
+    config = load("renee", [*SMALL, *settings])
+    network.classifiers.weight[:, -1] = torch.arange(len(network.classifiers.weight))
+    rows = ClassifierRows(network, config).gather(torch.tensor([3, 5]), [])
+    assert rows[:, -1].tolist() == [3.0, 5.0]
+    assert rows[:, :-1].norm(dim=1).tolist() == pytest.approx([1.0, 1.0])
+    assert (rows[:, :-1] == 0).any()
+    searched = network.classifier.as_searched(network.all_classifiers())
+    assert searched[3, -1] == 3
+    assert searched[3, :-1].norm() == pytest.approx(1.0)

@@ -5,13 +5,12 @@ import pytest
 import torch
 from scipy import sparse
 
-from helpers.gradients import gradients
+from helpers.gradients import one_graph, step_gradients
 from helpers.stopped_runs import digest
 from helpers.synthetic import begun, topics
 from unidex.config.recipes import load
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
-from unidex.distributed import ALONE, Processes
 from unidex.errors import ConfigError
 from unidex.features.tokens import TokenRows
 from unidex.model.model import Model
@@ -30,10 +29,8 @@ from unidex.nn.row_table import RowTable
 from unidex.nn.spectral import spectral_layers
 from unidex.pools.pool import whole_batch
 from unidex.training.loop import Trainer
-from unidex.training.objective import objective
-from unidex.training.parts_setup import check_parts, label_graph, make_parts
+from unidex.training.parts_setup import label_graph, make_parts
 from unidex.training.transfer import carry_on, surrogate_set
-from unidex.training.wide_step import WideStep
 from unidex.verbs.pipeline import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "train.batch_size=32"]
@@ -104,7 +101,7 @@ def test_attention_and_the_layer_of_a_part_equal_their_formulas():
         assert np.allclose(found, x + w @ np.maximum(x, 0) + bias, atol=1e-5)
 
 
-def test_a_part_begins_at_the_sum_of_words_and_its_rectified_self():
+def test_a_part_starts_as_the_sum_of_words_and_its_rectification():
     network, config, data = made("decaf", ["heads.classifier_bias=none"])
     vectors = data.labels @ network.encoder.table.weight.numpy()
     text = vectors + np.maximum(vectors, 0)
@@ -180,13 +177,9 @@ def test_a_step_over_all_labels_in_chunks_equals_one_graph(recipe):
     # Attention has a dropout of its own.
     network.eval()
     batch = whole_batch(data.positives, data.filter_pairs, np.arange(20))
-    value, touched = objective(network, data.texts, data.labels, batch, config, None, np.random.default_rng(0))
-    value.backward()
-    wanted = gradients(network, touched)
-    wide = WideStep(network, data.texts, data.labels, config, ALONE, None, move_rows=None)
-    found_value, touched = wide(batch, np.random.default_rng(0))
-    found = gradients(network, touched)
-    assert float(found_value) == pytest.approx(float(value.detach()), rel=1e-5)
+    value, wanted = step_gradients(network, data, one_graph(config), batch)
+    found_value, found = step_gradients(network, data, config, batch)
+    assert float(found_value) == pytest.approx(float(value), rel=1e-5)
     assert found.keys() == wanted.keys() >= {"features", "classifiers", "parts.words.text.layer.bias"}
     for name, gradient in wanted.items():
         assert gradient.abs().max() > 0, name
@@ -299,7 +292,7 @@ def test_the_vector_of_a_label_that_no_text_has_follows_its_words(part):
     assert torch.equal(before, network.all_classifiers()[0]) == (part == "free")
 
 
-def test_a_cluster_says_what_its_labels_say():
+def test_a_cluster_has_the_words_and_texts_of_its_labels():
     _, _, data = made("decaf", ["stages.surrogate.train.surrogate=5"])
     surrogate = load("decaf", [*SMALL, "stages.surrogate.train.surrogate=5"]).in_stages()["surrogate"]
     rows = scaled_rows(text_rows(data.labels, data.labels.shape[1]), 2)
@@ -346,10 +339,8 @@ def test_words_in_order_are_taken_as_their_mean_and_projected():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["encoder.kind=transformer", "encoder.path=minilm"], "which has no vectors of words"),
-        (["train.freeze_encoder=true"], "train.lr_encoder=0 leaves the vectors"),
-        (["stages.extreme.heads.dual=true", "heads.shared_encoder=false"], "heads.shared_encoder = false"),
-        (['heads.classifier_parts=["text", "text"]'], "must name a part once"),
+        (["encoder.kind=transformer", "encoder.path=minilm"], "which has no word vectors"),
+        (['heads.classifier_parts=["text", "text"]'], "each name must be there once"),
         (["heads.classifier_parts=[]"], "at least 1 item"),
         (['heads.classifier_parts=["words"]'], "'free', 'text' or 'graph'"),
     ],
@@ -359,12 +350,29 @@ def test_parts_that_cannot_be_trained_are_refused_before_training(settings, said
         train(problem(), "decaf", settings=[*BRIEF, *settings])
 
 
-def test_several_processes_and_labels_without_texts_are_refused():
-    config, data = load("decaf"), problem()
-    with pytest.raises(ConfigError, match="2 processes"):
-        check_parts([config], data, Processes(0, 2))
+def test_labels_without_texts_are_refused():
+    data = problem()
     silent = Dataset("silent", Labels(Texts.of([""] * 12)), Split.of(data.train.texts, data.train.positives))
-    with pytest.raises(ConfigError, match="label texts are all empty"):
-        check_parts([config], silent, ALONE)
-    check_parts([config], data, ALONE)
-    check_parts([load("astec")], silent, Processes(0, 2))
+    with pytest.raises(ConfigError, match="need labels that have some, but this recipe has classifiers made of words"):
+        train(silent, "decaf", settings=BRIEF)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["stages.extreme.train.freeze_encoder=true"],
+        ["stages.extreme.heads.dual=true", "heads.shared_encoder=false", "stages.extreme.loss.temperature=0.1"],
+    ],
+)
+def test_parts_learn_on_a_frozen_encoder_and_on_one_of_their_own(settings):
+    model = train(problem(), "decaf", settings=[*BRIEF, *settings])
+    assert model.metrics["test"]["P@1"] > 20
+
+
+def test_words_of_a_frozen_encoder_stay_as_they_are():
+    network, config, data = made("decaf", ["train.freeze_encoder=true", "train.epochs=2"])
+    before = network.encoder.table.weight.clone()
+    parts = {name: value.clone() for name, value in network.parts.state_dict().items()}
+    Trainer(network, data, config).run()
+    assert torch.equal(network.encoder.table.weight, before)
+    assert not torch.equal(network.parts.words["text"].layer.bias, parts["words.text.layer.bias"])

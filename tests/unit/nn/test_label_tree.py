@@ -8,33 +8,38 @@ import pytest
 import torch
 from scipy import sparse
 
-from helpers.gradients import gradients
+from helpers.gradients import step_gradients
 from helpers.stopped_runs import digest
 from helpers.synthetic import topics
 from unidex import index as index_layer
 from unidex.config.recipes import load
 from unidex.config.tree import kept_levels
-from unidex.distributed import Processes
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError, ModelError
 from unidex.features.tokens import TokenRows, token_weights
 from unidex.index.tree import TreeIndex
+from unidex.losses import Targets
 from unidex.model.explanation import explain
 from unidex.model.model import Model
 from unidex.model.similar_labels import nearest_labels
 from unidex.nn import candidate_scores as candidates
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.nn.candidate_scores import candidate_scores
 from unidex.nn.label_tree import LabelTree, nested_clusters
+from unidex.pools.pool import whole_batch
+from unidex.training import beam
+from unidex.training.beam import Beam, candidate_targets, kept_clusters, targets_of_clusters
 from unidex.training.loop import Trainer
+from unidex.training.step import Step
 from unidex.training.training_set import TrainingSet
-from unidex.training.tree_setup import check_tree, cluster_positives, grown_tree
-from unidex.training.tree_step import TreeStep, candidate_bce, kept_clusters, values_at
+from unidex.training.tree_setup import cluster_positives, grown_tree
 from unidex.verbs.pipeline import train
 
 # The recipe as a test bears it: three levels of few clusters, narrow beams.
 SMALL = ["encoder.dim=32", "features.min_df=1", "train.batch_size=32", "train.epochs=4"]
 SMALL += ["tree.levels=[3, 7]", "tree.beam=[1, 2]", "tree.search_beam=[2, 3]", "train.row_optimiser=adagrad"]
 SMALL += ["tree.dropout=[0.0]", "heads.dropout=0.0"]
+CLUSTERS = "tree.losses=clusters"
 
 
 def config_of(*settings):
@@ -43,7 +48,10 @@ def config_of(*settings):
 
 def built(data, *settings, seed=0):
     """A network with its tree at the start, what it is trained on, and the recipe."""
-    config = config_of(*settings)
+    config = config_of(*(setting for setting in settings if setting != CLUSTERS))
+    if CLUSTERS in settings:
+        # For a stage that another follows.
+        config = config.model_copy(update={"tree": config.tree.model_copy(update={"losses": "clusters"})})
     torch.manual_seed(seed)
     encoder = build_encoder(config, data.train.texts, data.labels.texts)
     texts = encoder.prepare(data.train.texts)
@@ -148,12 +156,30 @@ def test_true_clusters_are_opened_even_where_they_are_more_than_the_beam():
     assert probabilities[1, 0] == pytest.approx(0.1)
 
 
-def test_values_at_are_those_of_the_matrix():
-    dense = np.array([[0, 0.5, 0], [0, 0, 0], [0.25, 0, 1]], dtype=np.float32)
-    ids = torch.tensor([[0, 2, -1], [1, 1, 0], [2, 0, -1]])
-    found = values_at(sparse.csr_array(dense), np.array([2, 1, 0]), ids)
-    assert found.tolist() == [[0.25, 1, 0], [0, 0, 0], [0, 0, 0]]
-    assert candidate_bce(torch.zeros(2, 2), torch.zeros(2, 2), torch.eye(2) > 0, "sum") == pytest.approx(math.log(2))
+@pytest.mark.parametrize("whole", [0, 1000])
+def test_targets_of_candidates_are_those_of_the_matrix(monkeypatch, whole):
+    monkeypatch.setattr(beam, "_WHOLE_UP_TO", whole)
+    rows, columns, weights = [0, 1, 1, 1], [1, 0, 2, 3], [0.5, 0.25, 1.0, 0.5]
+    targets = Targets.of(rows, columns, weights, ignored_rows=[1, 0], ignored_columns=[1, 2], shape=(3, 4))
+    # The texts from the second on, each with candidates of its own.
+    found, true = candidate_targets(targets, 1, torch.tensor([[3, 1, 2, -1], [2, 0, -1, -1]]))
+    assert (found.rows.tolist(), found.columns.tolist(), found.weights.tolist()) == ([0, 0], [0, 2], [0.5, 1.0])
+    assert list(zip(found.ignored_rows.tolist(), found.ignored_columns.tolist(), strict=True)) == [
+        (0, 1),
+        (0, 3),
+        (1, 2),
+        (1, 3),
+    ]
+    assert true.tolist() == [[True, False, True, False], [False] * 4]
+    # A cluster has the sum of its labels, at most 1, and a filter pair only where it has no positive.
+    of_clusters = targets_of_clusters(targets, torch.tensor([0, 0, 0, 1]), 2)
+    found, _ = candidate_targets(of_clusters, 0, torch.tensor([[0, 1]] * 3))
+    assert (found.rows.tolist(), found.columns.tolist(), found.weights.tolist()) == (
+        [0, 1, 1],
+        [0, 0, 1],
+        [0.5, 1.0, 0.5],
+    )
+    assert len(found.ignored_rows) == 0
 
 
 # A step.
@@ -228,17 +254,12 @@ def test_a_step_is_that_of_a_slow_reference_with_filter_pairs_and_soft_targets(s
     wanted_gradients = {name: leaf.grad for name, leaf in leaves.items()}
     wanted_gradients |= {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None}
     network.zero_grad()
-    seen = []
-    step = TreeStep(network, whole.texts, whole.positives, whole.filter_pairs, config)
-    monkeypatch.setattr(
-        step, "_of_labels", lambda r, ids, *more: seen.append(ids) or TreeStep._of_labels(step, r, ids, *more)
-    )
-    value, touched = step(rows, 0, np.random.default_rng(0))
-    value.backward()
+    seen, labels = [], Beam._labels
+    monkeypatch.setattr(Beam, "_labels", lambda self, x, ids, *more: seen.append(ids) or labels(self, x, ids, *more))
+    value, found = step_gradients(network, whole, config, whole_batch(soft, whole.filter_pairs, rows))
     assert [sorted(row[row >= 0].tolist()) for row in seen[0]] == shortlists
     assert len({tuple(row) for row in shortlists}) > 1
-    torch.testing.assert_close(value, wanted)
-    found = gradients(network, touched)
+    torch.testing.assert_close(value, wanted.detach())
     assert found.keys() == wanted_gradients.keys()
     for name, gradient in found.items():
         torch.testing.assert_close(gradient, wanted_gradients[name], atol=1e-6, rtol=1e-4, msg=name)
@@ -246,14 +267,14 @@ def test_a_step_is_that_of_a_slow_reference_with_filter_pairs_and_soft_targets(s
 
 def test_detached_epochs_keep_the_labels_loss_from_the_encoder():
     network, whole, config = built(topics(), "tree.detached_epochs=2")
-    step = TreeStep(network, whole.texts, whole.positives, whole.filter_pairs, config)
     alone, _, alone_config = built(topics(), "tree.losses=clusters")
-    without = TreeStep(alone, whole.texts, whole.positives, whole.filter_pairs, alone_config)
-    rows, found = np.arange(8), {}
-    for name, net, one, epoch in (("early", network, step, 1), ("late", network, step, 2), ("none", alone, without, 0)):
-        value, touched = one(rows, epoch, np.random.default_rng(0))
-        value.backward()
-        found[name] = gradients(net, touched)
+    batch, found = whole_batch(whole.positives, whole.filter_pairs, np.arange(8)), {}
+    for name, net, recipe, epoch in (
+        ("early", network, config, 1),
+        ("late", network, config, 2),
+        ("none", alone, alone_config, 0),
+    ):
+        found[name] = step_gradients(net, whole, recipe, batch, epoch=epoch)[1]
     # What reaches the encoder early is what clusters alone send there.
     torch.testing.assert_close(found["early"]["features"], found["none"]["features"])
     assert not torch.allclose(found["late"]["features"], found["none"]["features"])
@@ -262,7 +283,7 @@ def test_detached_epochs_keep_the_labels_loss_from_the_encoder():
 
 
 @pytest.mark.parametrize("learns", ["clusters", "labels"])
-def test_what_does_not_learn_stays_as_it_is(learns):
+def test_frozen_levels_do_not_change(learns):
     settings = ["tree.residual=true", "train.weight_decay=0.1", "train.epochs=2", f"tree.losses={learns}"]
     network, whole, config = built(topics(), *settings)
     before = {name: table.weight.clone() for name, table in network.tables().items()}
@@ -426,7 +447,7 @@ class StopError(Exception):
 def test_a_resumed_run_is_the_unbroken_one_with_tables_in_files(tmp_path, monkeypatch):
     settings = [*SMALL, "train.table_storage=file", "train.checkpoint_every=5", "train.epochs=3", "tree.dropout=[0.2]"]
     train(topics(), "cascadexml", settings=settings, out=tmp_path / "unbroken")
-    steps, plain = [], TreeStep.__call__
+    steps, plain = [], Step.__call__
 
     def stopping(self, *given):
         steps.append(1)
@@ -434,7 +455,7 @@ def test_a_resumed_run_is_the_unbroken_one_with_tables_in_files(tmp_path, monkey
             raise StopError
         return plain(self, *given)
 
-    monkeypatch.setattr(TreeStep, "__call__", stopping)
+    monkeypatch.setattr(Step, "__call__", stopping)
     with pytest.raises(StopError):
         train(topics(), "cascadexml", settings=settings, out=tmp_path / "broken")
     train(topics(), "cascadexml", settings=settings, out=tmp_path / "broken", resume=True)
@@ -498,19 +519,16 @@ def test_clusters_first_then_labels_on_frozen_shortlists(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["heads.dual=true"], "heads.classifier = true and heads.dual = false"),
-        (["loss.classifier=decoupled-softmax"], "loss.classifier = 'bce'"),
-        (["heads.classifier_normalised=true"], "just where heads.classifier_normalised"),
-        (["pool.labels=all"], "pool.labels = 'picked'"),
-        (["pool.hard_negatives=3"], "pool.hard_negatives = 0"),
-        (["augment.mixup=texts"], "augment.mixup = 'none'"),
-        (["train.chunk=8"], "train.chunk = 0"),
-        (["predict.index=hnsw"], "predict.index = 'exact'"),
-        (["predict.knn=0.1"], "predict.knn = 0"),
-        (["predict.choose_label_prior=true"], "predict.label_prior = 0"),
-        (["predict.snippet_length=9"], "predict.snippet_length = 0"),
-        (["tree.layers=[[1], [2]]"], "tree.layers are those of a transformer"),
-        (["tree.losses=clusters"], "set in the last one"),
+        (["heads.dual=true"], "its own index .* but this recipe has heads.dual = true"),
+        (["heads.classifier_normalised=true"], "searched as they are trained"),
+        (["pool.labels=all"], "pool.labels = 'all'"),
+        (["pool.hard_negatives=3"], "pool.hard_negatives = 3"),
+        (["predict.index=hnsw"], "predict.index = 'hnsw'"),
+        (["predict.knn=0.1"], "predict.knn = 0.1"),
+        (["predict.choose_label_prior=true"], "predict.choose_label_prior = true"),
+        (["predict.snippet_length=9"], "predict.snippet_length = 9"),
+        (["tree.layers=[[1], [2]]"], "encoder.kind = 'bag', which has no layers"),
+        (["tree.losses=clusters"], "must learn the labels themselves"),
     ],
 )
 def test_what_a_tree_cannot_be_trained_with_is_refused_first(settings, said):
@@ -518,9 +536,7 @@ def test_what_a_tree_cannot_be_trained_with_is_refused_first(settings, said):
         train(topics(), "cascadexml", settings=[*SMALL, *settings])
 
 
-def test_several_processes_and_wrong_settings_are_refused():
-    with pytest.raises(ConfigError, match="needs one process"):
-        check_tree(config_of(), Processes(0, 2), followed=False)
+def test_wrong_settings_are_refused():
     with pytest.raises(ConfigError, match=r"tree\.beam"):
         config_of("tree.beam=[]")
     with pytest.raises(ConfigError, match=r"tree\.levels\.0"):

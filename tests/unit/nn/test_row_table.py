@@ -89,7 +89,7 @@ def test_only_the_rows_of_a_step_change(kind):
 
 
 @pytest.mark.parametrize("kind", [RowAdam, RowAdagrad, RowSGD])
-def test_state_goes_on_as_if_never_stopped(kind):
+def test_a_restored_optimiser_state_continues_as_if_never_stopped(kind):
     torch.manual_seed(1)
     ids, grads = torch.tensor([0, 2]), torch.randn(6, 2, 4)
     unbroken = kind(RowTable(torch.ones(3, 4)))

@@ -266,7 +266,7 @@ def test_filter_pairs_are_taken_out_before_places_are_counted():
     assert places.topk.k == PLACES > SHOWN
 
 
-def test_what_is_asked_of_halves_must_hold():
+def test_calibration_needs_enough_texts_and_a_valid_precision():
     topk, frequencies, _, hits = scored(LEAST_TEXTS - 1)
     with pytest.raises(DataError, match="at least 20 texts to be fitted to, but there are 19; take more"):
         calibrated(places_of(topk, hits, frequencies))
@@ -311,7 +311,7 @@ def test_probabilities_of_a_head_alone_are_those_of_its_whole_scores(head, monke
     assert np.mean(fitted_to[0].scores[:, 0]) == pytest.approx(np.mean(searched), rel=0.25)
 
 
-def test_the_rehearsal_leaves_the_model_as_it_was(folder, tmp_path):
+def test_simulating_the_decay_phase_does_not_change_the_model(folder, tmp_path):
     plain = pipeline.train(DATA, "auto", settings=[*SMALL, "train.simulate_decay_up_to=0"], out=tmp_path / "plain")
     for name in ("encoder.safetensors", "classifier.safetensors", "labels.jsonl"):
         assert (folder / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
@@ -322,7 +322,7 @@ def test_the_rehearsal_leaves_the_model_as_it_was(folder, tmp_path):
     assert plain.scorer.calibration.as_dict() != rehearsed.scorer.calibration.as_dict()
 
 
-def test_a_rehearsal_is_fitted_without_the_texts_it_is_judged_by(monkeypatch):
+def test_the_simulated_decay_phase_does_not_train_on_the_validation_texts(monkeypatch):
     sizes, run, calibration = [], Trainer.run, Validation.calibration
 
     def noted(self, **how):
@@ -340,7 +340,7 @@ def test_a_rehearsal_is_fitted_without_the_texts_it_is_judged_by(monkeypatch):
 
 
 @pytest.mark.parametrize(("phase", "done_again"), [("rehearsal", ["rehearsal", "falling"]), ("falling", ["falling"])])
-def test_a_run_that_was_stopped_ends_with_the_same_probabilities(folder, tmp_path, monkeypatch, phase, done_again):
+def test_a_stopped_and_resumed_run_has_the_same_probabilities(folder, tmp_path, monkeypatch, phase, done_again):
     step, steps = Trainer._step, []
 
     def noted(self, rows, number):
@@ -361,7 +361,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_probabilities(folder, tmp_pat
         assert (tmp_path / "model" / name).read_bytes() == (folder / name).read_bytes()
 
 
-def test_too_few_texts_or_none_kept_back_leave_a_model_without_probabilities(tmp_path):
+def test_too_few_or_no_validation_texts_give_no_probabilities(tmp_path):
     for changed in ("train.validation=0.05", "train.validation=0.0"):
         settings = [*SMALL, "train.epochs=1", "train.decay_epochs=1", changed]
         model = pipeline.train(DATA, "auto", settings=settings)
@@ -382,7 +382,7 @@ def test_too_few_texts_or_none_kept_back_leave_a_model_without_probabilities(tmp
     assert Model.load(tmp_path / "old").scorer.calibration is not None
 
 
-def test_rows_have_probabilities_and_those_below_the_least_are_left_out(folder):
+def test_predictions_below_the_minimum_probability_are_left_out(folder):
     model = Model.load(folder)
     texts = list(DATA.test.texts)[:50]
     topk = model.predict(texts, 5)
@@ -406,7 +406,7 @@ def test_probabilities_are_of_the_mode_they_were_fitted_for(folder):
         model.min_probability(0.5, "dual")
 
 
-def test_a_label_that_is_added_is_one_of_the_tail(folder):
+def test_an_added_label_has_the_probabilities_of_tail_labels(folder):
     model = Model.load(folder)
     model.add_labels(["quite new words"], ["new"])
     topk = model.predict(["quite new words"], 3)
@@ -416,7 +416,7 @@ def test_a_label_that_is_added_is_one_of_the_tail(folder):
 
 
 @pytest.mark.parametrize("asked", ["most", "", "nan", "-0.1", 1.5, "precision-0.77", "inf"])
-def test_a_least_probability_must_be_a_number_or_a_threshold(folder, asked):
+def test_a_minimum_probability_must_be_a_number_or_a_threshold(folder, asked):
     with pytest.raises(DataError, match=r"a number from 0 to 1 or one of the model's thresholds \(best-f1"):
         Model.load(folder).min_probability(asked)
 
@@ -447,7 +447,7 @@ def test_json_keeps_every_digit(folder):
         {"intercept": float("nan")},
     ],
 )
-def test_a_calibration_that_is_none_is_refused(change):
+def test_a_damaged_calibration_is_refused(change):
     good = Calibration(np.zeros(6), 0.0, np.array([0.0, 1.0]), np.array([0.2, 0.5]), "both", {}, {})
     Calibration.from_dict(good.as_dict())
     with pytest.raises(ModelError, match="calibrate anew"):

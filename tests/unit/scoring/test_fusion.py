@@ -103,7 +103,7 @@ def test_a_head_alone_counts_whole(head):
     assert best.scores[:, 0] == pytest.approx(wanted.max(axis=1), abs=1e-5)
 
 
-def test_a_label_that_only_the_knn_part_finds_is_a_candidate_once_and_can_win():
+def test_a_label_from_the_knn_part_alone_is_a_candidate_once_and_can_win():
     """300 labels; the heads score the last one lowest, and the nearest training text has it and the first one."""
     labels = Vectors(torch.linspace(1, -1, 300)[:, None], torch.linspace(1, -1, 300)[:, None])
     queries = Vectors(torch.ones(2, 1), torch.ones(2, 1))
@@ -121,7 +121,7 @@ def test_a_label_that_only_the_knn_part_finds_is_a_candidate_once_and_can_win():
     assert candidates_of(queries, labels, np.zeros(300, dtype=int), None, num=200)[1].ids_NK.shape == (2, 200)
 
 
-def test_of_many_labels_of_the_knn_part_the_likeliest_are_candidates():
+def test_the_likeliest_labels_of_the_knn_part_are_candidates():
     labels = Vectors(torch.linspace(1, -1, 300)[:, None], torch.linspace(1, -1, 300)[:, None])
     queries = Vectors(torch.ones(1, 1), torch.ones(1, 1))
     # The nearer text has the labels from 280 on, the other one those from 200 to 239: 32 of these 60 are taken.
@@ -172,7 +172,7 @@ def test_a_choice_is_never_worse_than_the_start_nor_than_one_step_in_the_last_ro
     assert value(chosen) > value(start) or chosen == start
 
 
-def test_a_second_round_finds_what_the_first_has_made_good():
+def test_a_second_round_improves_weights_that_depend_on_each_other():
     """The fusion weight 0.9 pays only where neighbours count, which is tried after it."""
     values = {(0.5, 0.0): 1, (0.5, 0.2): 2, (0.9, 0.2): 3}
 
@@ -182,7 +182,7 @@ def test_a_second_round_finds_what_the_first_has_made_good():
     assert best_weights(value, Weights(0.5), fusions=(0.1, 0.5, 0.9), knn_weights=(0.0, 0.2)) == Weights(0.9, 0.2)
 
 
-def test_what_is_not_offered_is_not_changed():
+def test_weights_without_choices_do_not_change():
     start = Weights(0.37, 0.21, -0.4)
     asked = []
 

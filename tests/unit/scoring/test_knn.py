@@ -67,7 +67,7 @@ def problems(draw):
 
 
 @given(problems(), st.integers(1, 8), st.sampled_from([0.05, 0.5]))
-def test_label_scores_are_the_formula(problem, num_neighbours, temperature):
+def test_knn_scores_equal_the_formula(problem, num_neighbours, temperature):
     queries, vectors, positives, excluded = problem
     part = KnnPart.of(vectors, sparse.csr_array(positives), num_nearest=num_neighbours, temperature=temperature)
     found = part.label_scores(queries, excluded=excluded)
@@ -90,13 +90,13 @@ def test_ties_go_to_the_lower_text():
     assert part.nearest(np.ones((1, 2), dtype=np.float32)).ids.tolist() == [[0, 1]]
 
 
-def test_a_text_without_labels_takes_its_share_and_gives_nothing():
+def test_a_text_without_labels_takes_its_share_of_the_softmax():
     positives = sparse.csr_array(np.array([[1.0, 0.0], [0.0, 0.0]]))
     part = KnnPart.of(np.ones((2, 2), dtype=np.float32), positives)
     assert part.label_scores(np.ones((1, 2), dtype=np.float32)).toarray().tolist() == [[0.5, 0.0]]
 
 
-def test_no_train_texts_say_nothing_until_some_are_added():
+def test_without_train_texts_there_are_no_scores_until_some_are_added():
     part = KnnPart.of(np.empty((0, 3), dtype=np.float32), sparse.csr_array((0, 2)))
     assert part.label_scores(EYE[:2]).nnz == 0
     assert part.nearest(EYE[:1], excluded=[-1]).ids.tolist() == [[-1] * 32]
@@ -353,7 +353,7 @@ def test_joined_scores_are_those_of_the_union(join, weight, k, found_is_best):
 
 
 @given(joins(), st.data())
-def test_an_index_that_missed_labels_is_made_whole_by_neighbours(join, data):
+def test_labels_that_the_index_missed_come_from_the_knn_part(join, data):
     dense, said, found = join
     hidden = np.array(data.draw(st.lists(st.booleans(), min_size=found.ids.size, max_size=found.ids.size)), dtype=bool)
     found = TopK.rank(found.ids, np.where(hidden.reshape(found.ids.shape), -np.inf, found.scores))
@@ -379,7 +379,7 @@ def test_only_labels_that_may_enter_are_asked_for():
     assert asked == [([0, 0, 0], [2, 3, 4]), ([0, 0], [2, 3]), ([0], [2])]
 
 
-def test_what_cannot_be_joined_is_refused():
+def test_invalid_joins_are_refused():
     found, said = TopK.rank([[0]], [[0.5]]), sparse.csr_array(np.ones((2, 1)))
     with pytest.raises(ValueError, match=r"one row per text \(1\), but have 2"):
         join_scores(found, said, 1.0, lambda texts, labels: np.zeros(len(texts)))

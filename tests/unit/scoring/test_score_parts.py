@@ -96,7 +96,7 @@ def test_each_weight_counts(trained):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_limits_hold_for_what_neighbours_say(trained, kind):
+def test_allowed_and_forbidden_labels_hold_for_the_knn_part(trained, kind):
     model = weighed(trained, index=kind, knn=3.0)
     best = model.predict(TEXTS, 1).ids[:, 0]
     assert_formula(model, hidden=np.unique(best[:20]), forbidden=np.unique(best[:20]))
@@ -126,7 +126,7 @@ def test_added_and_removed_labels_keep_to_the_formula_and_so_does_a_loaded_model
 
 
 @pytest.mark.parametrize("mode", ["dual", "classifier"])
-def test_one_head_alone_is_its_cosine_without_neighbours_and_frequency(trained, mode):
+def test_one_head_alone_scores_its_cosine_without_knn_and_prior(trained, mode):
     model = weighed(trained)
     share = {"dual": 0.3, "classifier": 0.7}[mode]
     heads = {name: model.predict(TEXTS, 24, mode=name) for name in ("dual", "classifier")}

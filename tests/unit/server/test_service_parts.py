@@ -371,7 +371,7 @@ def part(body, more=False):
     return {"type": "http.request", "body": body, "more_body": more}
 
 
-def test_before_the_model_is_read_only_life_is_told(folder):
+def test_before_the_model_is_loaded_only_health_answers(folder):
     gate = create_app(Settings(folder=folder))
     asked = json.dumps({"text": "a"}).encode()
     assert through(gate, part(b""), method="GET", path="/health")[0] == 200

@@ -8,7 +8,7 @@ from unidex.storage import allocator as memory
 from unidex.storage.allocator import keep_freed_memory
 
 
-def test_glibc_is_told_and_memory_still_works():
+def test_the_glibc_setting_is_made_and_memory_still_works():
     assert keep_freed_memory() is (sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc")
     assert isinstance(keep_freed_memory(), bool)
     # Blocks below and above what the heap may hold, freed and wanted again.

@@ -16,8 +16,9 @@ from helpers.synthetic import topics
 from unidex.config.recipes import load
 from unidex.data.dataset import Dataset, Split
 from unidex.distributed import ALONE
+from unidex.encoders.registry import build_encoder
 from unidex.model.model import Model
-from unidex.nn.assembly import build_encoder, build_network
+from unidex.nn.assembly import build_network
 from unidex.training.loop import Trainer, TrainingStoppedError
 from unidex.training.optimisers import Optimisers
 from unidex.training.training_set import Batching, TrainingSet
@@ -66,7 +67,7 @@ def whole(tmp_path_factory):
     return out
 
 
-def test_trials_differ(whole):
+def test_trials_of_different_settings_give_different_models(whole):
     """Else nothing below could tell one from the other."""
     records = [json.loads(line) for line in (whole / "train.jsonl").read_text().splitlines()]
     losses = {(record["phase"], record["epoch"]): record["loss"] for record in records if "loss" in record}
@@ -76,7 +77,7 @@ def test_trials_differ(whole):
 
 @pytest.mark.parametrize("phase", ["training", "training-hard", "falling"])
 @pytest.mark.parametrize("tables", ["memory", "file"])
-def test_a_run_that_was_stopped_in_any_phase_ends_like_an_unbroken_one(whole, phase, tables, monkeypatch, tmp_path):
+def test_a_run_stopped_in_any_phase_equals_an_unbroken_one(whole, phase, tables, monkeypatch, tmp_path):
     trial_values(monkeypatch, better=0)
     steps = phases(whole)
     assert list(steps) == ["training", "training-hard", "falling"]
@@ -143,7 +144,7 @@ def test_held_out_texts_are_trained_on_in_the_end():
     assert not torch.equal(rows[1, 0][0], rows[1, 1][0])
 
 
-def test_learning_rates_stay_before_they_fall_and_optimisers_go_on(monkeypatch):
+def test_learning_rates_are_constant_before_the_decay_phase_and_optimisers_continue(monkeypatch):
     factors, states = [], []
     factor_of, run = Optimisers._factor, Trainer.run
 
@@ -182,7 +183,7 @@ def test_without_a_validation_split_all_texts_are_trained_on_from_the_start():
 
 @pytest.mark.parametrize("winner", [0, 2])
 @pytest.mark.parametrize("falling", [0, 1])
-def test_the_trial_that_wins_gives_the_model_it_would_give_alone(winner, falling, monkeypatch, tmp_path, caplog):
+def test_the_winning_trial_gives_the_model_it_gives_alone(winner, falling, monkeypatch, tmp_path, caplog):
     settings = [*SMALL, "augment.method=none", "train.validate_every=9", f"train.decay_epochs={falling}"]
     trial_values(monkeypatch, winner)
     with caplog.at_level(logging.INFO):

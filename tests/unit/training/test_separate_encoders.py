@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.gradients import gradients
+from helpers.gradients import step_gradients, training_set
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
+from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError
 from unidex.model.model import Model
-from unidex.nn.assembly import build_encoder, build_network, start_classifiers
+from unidex.nn.assembly import build_network
+from unidex.nn.initialisation import classifiers_from_label_texts
 from unidex.nn.network import Network
 from unidex.nn.row_table import merged
 from unidex.pools.pool import make_batch
 from unidex.training.loop import TrainingStoppedError
-from unidex.training.objective import objective
 from unidex.training.training_set import Batching
 from unidex.verbs.pipeline import evaluate, train
 
@@ -50,10 +51,7 @@ def gradients_of_a_step(data, config, network):
         shortlist=None,
         rng=np.random.default_rng(0),
     )
-    texts, labels = (network.encoder.prepare(part.texts) for part in (data.train, data.labels))
-    value, touched = objective(network, texts, labels, batch, config, None, np.random.default_rng(5))
-    value.backward()
-    return gradients(network, touched)
+    return step_gradients(network, training_set(data, network.encoder), config, batch)[1]
 
 
 def test_each_loss_moves_its_own_encoder_as_if_the_other_were_not_there():
@@ -108,7 +106,7 @@ def test_both_encoders_have_the_same_features_and_starts_of_their_own():
     assert torch.equal(again.classifier_encoder.table.weight, own.table.weight)
 
 
-def test_heads_draw_the_same_with_and_without_an_encoder_apart():
+def test_random_draws_do_not_depend_on_a_separate_encoder():
     projection = ["heads.projection=true", "heads.dim=10"]
     states = []
     for changes in ([], [APART]):
@@ -120,11 +118,11 @@ def test_heads_draw_the_same_with_and_without_an_encoder_apart():
     assert all(torch.equal(states[0][name], value) for name, value in states[1].items())
 
 
-def test_classifiers_that_begin_from_label_texts_begin_from_their_own_encoder():
+def test_classifiers_initialised_from_label_texts_use_their_own_encoder():
     data, _, network = setting(APART)
     network.eval()
     labels = network.encoder.prepare(data.labels.texts)
-    start_classifiers(network, labels)
+    classifiers_from_label_texts(network, labels)
     with torch.no_grad():
         expected = torch.nn.functional.normalize(network.classifier(network.classifier_encoder(labels)), dim=1)
     torch.testing.assert_close(network.classifiers.weight, expected)
@@ -135,17 +133,15 @@ def test_one_head_has_one_encoder(head):
     assert setting(APART, f"heads.{head}=false")[2].classifier_encoder is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        (["encoder.kind=transformer"], r"encoder\.kind = 'transformer'"),
-        (["augment.mixup=texts"], r"augment\.mixup = 'texts'"),
-        (["augment.mixup=labels"], r"augment\.mixup = 'labels'"),
-    ],
-)
-def test_recipes_that_need_one_encoder_are_refused(changes, named):
-    with pytest.raises(ConfigError, match=rf"{named}.*; set heads\.shared_encoder=true"):
-        train(topics(), "unidec", settings=[*QUICK, APART, *changes])
+def test_encoders_that_have_no_twin_are_refused():
+    with pytest.raises(ConfigError, match=r"encoder\.kind = 'transformer'.*heads\.shared_encoder=true"):
+        train(topics(), "unidec", settings=[*QUICK, APART, "encoder.kind=transformer"])
+
+
+@pytest.mark.parametrize("mode", ["texts", "labels"])
+def test_both_encoders_learn_from_mixed_vectors(mode):
+    model = train(topics(), "unidec", settings=[*QUICK, APART, f"augment.mixup={mode}"])
+    assert model.metrics["test"]["P@1"] > 40
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +179,7 @@ def test_a_folder_from_before_the_setting_has_one_encoder(tmp_path):
     assert np.array_equal(old.predict(TEXTS, 5).scores, model.predict(TEXTS, 5).scores)
 
 
-def test_both_encoders_begin_where_the_dual_encoder_of_another_model_ended(folder):
+def test_both_encoders_are_initialised_from_the_dual_encoder_of_another_model(folder):
     begun = [f"encoder.path={folder}", "train.lr_encoder=0.0", "train.lr_heads=0.0", "train.epochs=1"]
     found = train(topics(), "unidec", settings=[*QUICK, APART, *begun]).network
     before = Model.load(folder).network
@@ -199,7 +195,7 @@ def digest(folder):
 
 
 @pytest.mark.parametrize("phase", ["training", "falling"])
-def test_a_resumed_run_equals_an_unbroken_one(phase, monkeypatch, tmp_path):
+def test_a_resumed_run_with_two_encoders_equals_an_unbroken_one(phase, monkeypatch, tmp_path):
     changes = [APART, "train.validation=0.2", "train.decay_epochs=2", "encoder.dropout=0.2"]
     settings = [*QUICK, *changes, "train.validate_every=2", "train.epochs=5", "train.checkpoint_every=5"]
     whole = train(topics(), "unidec", settings=settings, out=tmp_path / "whole")

@@ -59,7 +59,7 @@ def recipe(tmp_path_factory):
     return file
 
 
-def test_a_stage_goes_over_the_recipe_and_set_over_the_stage(recipe):
+def test_a_stage_overrides_the_recipe_and_set_overrides_the_stage(recipe):
     stages = load(recipe, ["train.batch_size=9", "stages.second.train.epochs=2"]).in_stages()
     assert list(stages) == ["first", "second"]
     first, second = stages.values()
@@ -72,7 +72,7 @@ def test_a_stage_goes_over_the_recipe_and_set_over_the_stage(recipe):
     assert load("unidec").in_stages() == {"": load("unidec")}
 
 
-def test_what_is_printed_is_the_recipe_again(recipe, tmp_path):
+def test_a_printed_recipe_with_stages_reads_back(recipe, tmp_path):
     config = load(recipe, ["stages.first.train.epochs=9"])
     # The whole recipe is that of the model in the end.
     assert config.heads.classifier
@@ -99,7 +99,7 @@ def test_what_is_printed_is_the_recipe_again(recipe, tmp_path):
         (["stages.first=1"], "must be stages.NAME.section.key=value"),
     ],
 )
-def test_what_a_stage_cannot_have_is_refused_with_its_name(recipe, settings, said):
+def test_settings_a_stage_cannot_change_are_refused_with_their_name(recipe, settings, said):
     with pytest.raises(ConfigError, match=said):
         load(recipe, settings)
 
@@ -107,10 +107,13 @@ def test_what_a_stage_cannot_have_is_refused_with_its_name(recipe, settings, sai
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["train.decay_epochs=1"], "needs one of one stage"),
-        (["train.surrogate=4"], "set in the last one"),
-        (["stages.first.train.surrogate=4"], "clusters of labels have no texts"),
-        (["predict.combine=decision-tree"], "it needs train.validation above 0"),
+        (["train.decay_epochs=1"], "need a recipe of one stage, but this recipe has train.decay_epochs = 1"),
+        (
+            ["stages.second.heads.dual=false", "stages.second.train.surrogate=4"],
+            "last stage must learn the labels themselves",
+        ),
+        (["stages.first.train.surrogate=4"], "have no texts: only a classifier learns them"),
+        (["predict.combine=decision-tree"], "but this recipe has train.validation = 0"),
     ],
 )
 def test_stages_that_cannot_be_trained_are_refused_before_training(recipe, settings, said):
@@ -123,7 +126,7 @@ def test_a_recipe_without_that_stage_says_so():
         load("unidec", ["stages.x.train.epochs=1"])
 
 
-def test_the_network_goes_on_and_a_frozen_encoder_stays_as_it_was(recipe, tmp_path):
+def test_a_stage_continues_the_network_and_a_frozen_encoder_does_not_change(recipe, tmp_path):
     # Stopped after the first stage: the same settings with a second one that learns nothing.
     still = train(topics(), recipe, settings=[*SMALL, "stages.second.train.lr_classifier=0.0"], seed=5)
     model = train(topics(), recipe, settings=SMALL, seed=5, out=tmp_path / "model")
@@ -148,7 +151,7 @@ def test_the_network_goes_on_and_a_frozen_encoder_stays_as_it_was(recipe, tmp_pa
     assert phases == ["training-first"] * 4 + ["training-second"] * 3
 
 
-def test_steps_on_kept_vectors_are_steps_without_a_gradient_of_the_encoder():
+def test_steps_on_stored_vectors_equal_steps_with_a_frozen_encoder():
     data, config = topics(), load("unidec", [*QUICK, "loss.dual_weight=0.0", "train.freeze_encoder=true"])
     found = []
     for kept in (True, False):
@@ -174,7 +177,7 @@ def test_steps_on_kept_vectors_are_steps_without_a_gradient_of_the_encoder():
 
 
 def test_a_frozen_encoder_needs_something_that_learns():
-    with pytest.raises(ConfigError, match="needs something else that learns"):
+    with pytest.raises(ConfigError, match="needs a classifier, a projection or a temperature that learns"):
         train(topics(), "depsl", settings=[*QUICK, "train.freeze_encoder=true"])
 
 
@@ -220,7 +223,7 @@ def test_clusters_grow_and_batches_are_made_of_whole_ones():
     assert not all(np.array_equal(*pair) for pair in zip(batches, other, strict=True))
 
 
-def test_growing_clusters_have_as_many_steps_as_said_and_resume_with_their_state():
+def test_growing_clusters_have_the_planned_steps_and_resume_with_their_state():
     settings = [*QUICK, "pool.cluster_growth=[2, 4]", "pool.batches=clustered"]
     model = train(topics(), "depsl", settings=settings)
     # 240 texts in batches of 32 are 8 a epoch, clustered or not.

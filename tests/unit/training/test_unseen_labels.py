@@ -45,5 +45,5 @@ def test_a_label_without_texts_scores_below_what_was_learned():
         ("unidec", ["heads.dual=false"], False),
     ],
 )
-def test_only_classifiers_that_nothing_speaks_for_are_changed(recipe, settings, wanted):
+def test_only_classifiers_of_labels_without_texts_are_changed(recipe, settings, wanted):
     assert are_left_random(load(recipe, settings)) == wanted

@@ -68,7 +68,7 @@ def test_a_validation_without_answers_is_an_error():
 
 
 @pytest.mark.parametrize(("change", "name"), [("augment.method=auto", "gandalf"), ("augment.method=none", "hard")])
-def test_auto_says_whether_what_it_has_tried_pays(change, name, caplog):
+def test_auto_logs_the_scores_of_its_trials(change, name, caplog):
     with caplog.at_level(logging.INFO):
         model = train(topics(filters=True), "auto", settings=[*AUTO, "pool.hard_negatives=0", change])
     (said,) = (record.getMessage() for record in caplog.records if SAID[name] in record.getMessage())
@@ -110,7 +110,7 @@ def test_nothing_is_tried_where_it_would_take_long(monkeypatch, caplog):
         ),
     ],
 )
-def test_one_thing_at_most_is_tried_beside_the_recipe(changes, expected):
+def test_at_most_one_variant_is_tried(changes, expected):
     assert tries(topics(), load("auto", changes), 0) == expected
 
 
@@ -198,7 +198,7 @@ def with_weights(config, **weights):
 
 
 @pytest.mark.parametrize("fusion", [0.2, 0.5])
-def test_what_is_not_asked_for_is_not_chosen_and_scores_as_a_search_does(unweighed, fusion):
+def test_weights_that_are_not_to_be_chosen_stay_and_score_as_a_search_does(unweighed, fusion):
     network, validation, config = unweighed
     choice = validation.choice(network, 3, with_weights(config, fusion=fusion))
     assert (choice.epochs, choice.fusion, choice.knn, choice.label_prior) == (3, fusion, 0.0, 0.0)
@@ -304,7 +304,7 @@ def test_agreement_counts_true_targets_beside_the_own_label():
     assert agreement(points, positives, nothing) == Agreement(0, 0, 0.0)
 
 
-def test_a_loss_that_does_not_count_changes_nothing_but_the_time():
+def test_a_loss_of_weight_0_changes_nothing():
     """Without the weight of the dual encoder, the classifier is that of a network without one."""
     settings = [*QUICK, "loss.dual_weight=0.0", "pool.hard_negatives=0", "pool.batches=random"]
     both = train(topics(), "unidec", settings=settings)

@@ -53,7 +53,7 @@ def test_a_remembered_pair_counts_at_once_and_after_loading(folder, tmp_path):
     assert np.array_equal(again.scores, after.scores)
 
 
-def test_what_is_added_is_the_weight_times_the_share_of_the_nearest(folder, tmp_path):
+def test_remembered_texts_add_the_knn_weight_times_their_share(folder, tmp_path):
     model = Model.load(folder)
     heads = Model.load(folder)
     heads.scorer.knn = None
@@ -127,7 +127,7 @@ def test_a_line_that_is_wrong_is_named_and_nothing_is_remembered(folder, tmp_pat
     assert model.scorer.knn.num_texts == 240
 
 
-def test_a_model_without_neighbours_says_how_to_get_them(tmp_path):
+def test_a_model_without_a_knn_part_says_how_to_get_one(tmp_path):
     settings = [*QUICK, "train.epochs=1"]
     model = pipeline.train(topics(num_test=0), "unidec", settings=settings)
     file = written(tmp_path / "pairs.jsonl", GOOD)
@@ -146,7 +146,7 @@ def test_positives_must_fit_the_texts_and_the_labels(folder):
     assert model.scorer.knn.num_texts == 240
 
 
-def test_all_at_once_is_as_good_as_in_parts(folder):
+def test_remembering_at_once_equals_remembering_in_parts(folder):
     data = topics(num_train=1100, num_test=0, seed=5)
     together, apart = Model.load(folder), Model.load(folder)
     texts, positives = list(data.train.texts), data.train.positives

@@ -70,7 +70,7 @@ def detect(path: Path) -> str:
     what = f"holds {inside or 'nothing'}" if path.is_dir() else "is of no known kind"
     raise DataError(
         f"no known data format fits: this {'folder' if path.is_dir() else 'file'} {what}; "
-        f"name one with --format ({', '.join(READ_FORMATS)}), see docs/data-formats.md",
+        f"name one with --format ({', '.join(READ_FORMATS)}), see docs/reference/data-formats.md",
         file=path,
     )
 

@@ -140,7 +140,9 @@ def test_features_survive_where_a_format_has_a_place(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["xc-raw", "jsonl"])
-def test_features_without_texts_are_not_lost_in_silence(tmp_path, caplog, name):
+def test_features_without_texts_are_refused_and_features_beside_texts_are_left_out_with_a_warning(
+    tmp_path, caplog, name
+):
     data = formats.read(put(tmp_path / "bag", BAG))
     with pytest.raises(DataError, match="hold texts, but"):
         formats.write(data, tmp_path / name, name)
@@ -213,7 +215,7 @@ def test_round_trip_through_lines(data, name):
 
 @settings(max_examples=30)
 @given(datasets(text=one_line, uid_text=one_line))
-def test_a_chain_of_formats_loses_nothing(data):
+def test_a_chain_of_conversions_loses_nothing(data):
     expected = without_titles(data)
     for name in ("pecos", "jsonl", "dexml", "unidex", "xclib"):
         data = round_trip(data, name)
@@ -296,7 +298,7 @@ def test_detection(tmp_path, files, expected):
     assert formats.detect(put(tmp_path, files)) == expected
 
 
-def test_what_is_not_detected_says_what_is_there(tmp_path):
+def test_an_unknown_folder_is_refused_with_its_files(tmp_path):
     with pytest.raises(
         DataError, match=r"no known data format fits: this folder holds nothing; name one with --format"
     ):

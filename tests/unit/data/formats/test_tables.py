@@ -145,7 +145,7 @@ def test_one_label_a_cell_when_no_separator_is_seen(tmp_path, caplog):
     assert "labels are separated by '|'" in caplog.text
 
 
-def test_separator_as_said(tmp_path):
+def test_a_given_separator_is_used(tmp_path):
     file = save(tmp_path, "a.csv", "text,labels\na,x::y|z\nb,['v']\n")
     assert known(file, separator="::")[1] == ["x", "y|z", "['v']"]
     assert known(file, separator="")[1] == ["x::y|z", "['v']"]
@@ -172,7 +172,7 @@ def test_graded_relevance(tmp_path):
     assert known(save(tmp_path, "c.csv", "text,tags,weights\na,x||y|z,0.5||2|0\nb,y,1\n"))[0] == expected[0]
 
 
-def test_columns_by_name_and_as_said(tmp_path):
+def test_columns_are_found_by_name_or_as_given(tmp_path):
     content = "headline,Abstract,query,topic,code\nT,C,Q,x,y\n,C2,Q2,x,y\n"
     file = save(tmp_path, "a.csv", content)
     data = table.read(file, NO_SPLIT)

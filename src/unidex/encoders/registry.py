@@ -1,0 +1,120 @@
+"""The registered encoders: what a recipe can name in ``encoder.kind``.
+
+To add an encoder, write one module that registers it, and import it before the recipe is read::
+
+    class LettersEncoder(nn.Module): ...  # as `unidex.nn.encoder_protocol.Encoder` says
+
+    register(RegisteredEncoder("letters", build=LettersEncoder.build, load=LettersEncoder.load))
+
+A module of this package is an encoder of the module's name, and is imported when a recipe names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from unidex.config import Config
+from unidex.config.capabilities import EncoderCapabilities
+from unidex.config.names import ENCODERS
+from unidex.config.saved import read_saved
+from unidex.errors import ConfigError, ModelError
+
+
+@dataclass(frozen=True)
+class RegisteredEncoder:
+    """An encoder and what the rest of the package must know of it.
+
+    Attributes:
+        name: its name in a recipe.
+        build: from a recipe, the train texts and the label texts, an encoder before training. The caller seeds torch.
+        load: from a recipe and the folder that the encoder has saved, an encoder whose weights the caller replaces.
+        must_match: settings of the section [encoder] that must be the same where trained weights are taken over.
+        can: what it can do.
+    """
+
+    name: str
+    build: Callable[[Config, Sequence[str], Sequence[str]], Any]
+    load: Callable[[Config, Path], Any]
+    must_match: tuple[str, ...] = ()
+    can: EncoderCapabilities = field(default_factory=EncoderCapabilities)
+
+
+_REGISTERED: dict[str, RegisteredEncoder] = {}
+
+
+def register(encoder: RegisteredEncoder) -> None:
+    """Make an encoder known to recipes by its name."""
+    if encoder.name in _REGISTERED:
+        raise ValueError(f"an encoder must have a name of its own, but {encoder.name!r} is registered already")
+    _REGISTERED[encoder.name] = encoder
+    ENCODERS.add(encoder.name)
+
+
+def unregister(name: str) -> None:
+    """Forget an encoder."""
+    del _REGISTERED[name]
+    ENCODERS.remove(name)
+
+
+def get(name: str) -> RegisteredEncoder:
+    """The encoder of a name.
+
+    >>> get("bag").can.has_table
+    True
+    """
+    if name not in _REGISTERED:
+        if name not in ENCODERS:
+            raise ValueError(f"an encoder must be one of {', '.join(ENCODERS)}, but is {name!r}; register it first")
+        import_module(f"unidex.encoders.{name}")
+    return _REGISTERED[name]
+
+
+def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> Any:
+    """An encoder before training; where encoder.path is a model folder of ours, that model's encoder."""
+    folder = Path(config.encoder.path)
+    if config.encoder.path and (folder / "config.toml").is_file() and (folder / "encoder.safetensors").is_file():
+        return _encoder_of_model(config, folder)
+    return get(config.encoder.kind).build(config, texts, label_texts)
+
+
+def load_encoder(config: Config, folder: Path) -> Any:
+    """The encoder of a model folder; the caller replaces the weights."""
+    return get(config.encoder.kind).load(config, folder)
+
+
+def check_any_features(config: Config, num_features: int) -> None:
+    """Refuse an encoder of features where the texts have none."""
+    if num_features == 0:
+        raise ConfigError(
+            f"the {config.encoder.kind} encoder must find at least one feature that occurs in "
+            f"{config.features.min_df} texts, but finds none; lower features.min_df"
+        )
+
+
+def _encoder_of_model(config: Config, folder: Path) -> Any:
+    """The trained encoder of a model folder, as the initial encoder of another model."""
+    saved, wanted = read_saved(folder).encoder, config.encoder
+    for key in ("kind", *get(wanted.kind).must_match):
+        if getattr(saved, key) != getattr(wanted, key):
+            raise ConfigError(
+                f"{folder}: encoder.{key} must be that of the model whose encoder is taken, {getattr(saved, key)!r}, "
+                f"but is {getattr(wanted, key)!r}; set it with --set encoder.{key}={getattr(saved, key)}"
+            )
+    encoder = load_encoder(config, folder / "encoder")
+    try:
+        weights = load_file(folder / "encoder.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
+    if "features" in weights:
+        encoder.table.weight = weights["features"]
+    prefix = "encoder."
+    own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    encoder.load_state_dict(own)
+    return encoder

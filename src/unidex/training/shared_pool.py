@@ -1,0 +1,125 @@
+"""Candidates that all texts of a step share: a pool of labels, or all labels block by block.
+
+On one process with a picked pool, a loss sees one matrix of scores. Otherwise it sees blocks of the labels of this
+process, and knows of the others' labels by a few numbers per text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unidex.config import Config
+from unidex.distributed import Processes
+from unidex.losses import HeadLoss
+from unidex.losses.blocks import BlockedGrad, Sink
+from unidex.losses.inner_product import inner_product_loss
+from unidex.nn.row_table import RowTable, Touched
+from unidex.training.batch_vectors import BatchVectors
+from unidex.training.classifier_rows import ClassifierRows
+from unidex.training.towers import Towers
+
+# Takes the gradient of neighbouring rows of a table, as soon as it is known.
+MoveRows = Callable[[RowTable, slice, Tensor], None]
+DUAL, CLASSIFIER = range(2)
+
+
+@dataclass(frozen=True, eq=False)
+class PoolLabels:
+    """The labels of a step that this process has.
+
+    Attributes:
+        ids: P ids, ascending.
+        rows: P, their rows of this process's table.
+        first: the place in the pool of the first of them.
+    """
+
+    ids: Tensor
+    rows: Tensor
+    first: int
+
+
+@dataclass(frozen=True, eq=False)
+class SharedPool:
+    """The losses of both heads over labels that all texts are scored against.
+
+    Attributes:
+        towers: encoders and heads.
+        rows: the classifiers.
+        processes: the processes that share the labels.
+        log_q: how often each label enters a pool, or None.
+        move_rows: moves rows of the classifiers whose gradient is known.
+        is_dense: whether the scores of a step are one matrix.
+    """
+
+    towers: Towers
+    rows: ClassifierRows
+    processes: Processes
+    log_q: Tensor | None
+    move_rows: MoveRows
+    is_dense: bool
+
+    def __call__(
+        self, vectors: BatchVectors, labels: PoolLabels, scales: Tensor, seed: int, touched: list[Touched]
+    ) -> tuple[Tensor, list[Tensor], Tensor]:
+        """The value, the gradients of the texts' vectors and of the scales. Gradients of labels are sent already."""
+        config, network = self.towers.config, self.towers.network
+        value, of_scales = torch.zeros((), device=network.device), torch.zeros_like(scales)
+        of_texts: list[Tensor] = []
+
+        def take(head: int, labels_PD: Tensor, weight: float, sink: Sink | None = None) -> Tensor | None:
+            nonlocal value
+            result = self._loss(head, vectors, len(of_texts), labels_PD, labels, scales[head], seed, sink)
+            value = value + result.value * weight
+            of_texts.append(result.texts_BD * weight)
+            of_scales[head] = result.scale * weight
+            return None if result.labels_LD is None else result.labels_LD * weight
+
+        dual_weight = config.loss.dual_weight if network.classifier is not None else 1.0
+        if self.towers.has_dual:
+            assert vectors.labels is not None
+            gradient_PD = take(DUAL, vectors.labels, dual_weight)
+            assert gradient_PD is not None
+            vectors.send_labels(gradient_PD)
+        if self.towers.has_classifier:
+            weight, table = 1 - dual_weight if network.dual is not None else 1.0, network.classifiers
+            assert table is not None
+            if config.pool.labels == "all" and self.rows.are_as_stored:
+                # Each block is moved as soon as its gradient is known.
+                take(CLASSIFIER, table.weight, weight, lambda rows, part: self.move_rows(table, rows, part * weight))
+            else:
+                rows_PD = self.rows.gather(labels.rows, touched)
+                rows_PD.backward(take(CLASSIFIER, rows_PD.detach(), weight))  # type: ignore[no-untyped-call]
+        return value, of_texts, of_scales
+
+    def _loss(
+        self,
+        head: int,
+        vectors: BatchVectors,
+        number: int,
+        labels_PD: Tensor,
+        labels: PoolLabels,
+        scale: Tensor,
+        seed: int,
+        sink: Sink | None,
+    ) -> BlockedGrad:
+        loss, texts_BD = head_loss(self.towers.config, head), vectors.texts[number]
+        log_q_P = None if self.log_q is None else self.log_q[labels.ids]
+        targets = loss.sample(vectors.targets, seed)
+        if self.is_dense:
+            targets = targets.to(texts_BD.device)
+            return inner_product_loss(texts_BD, labels_PD, scale.detach(), targets, loss.dense(log_q_P))
+        targets = targets.between(labels.first, labels.first + len(labels_PD)).to(texts_BD.device)
+        return loss.blocked(
+            texts_BD, labels_PD, scale.detach(), targets, log_q_L=log_q_P, ranks=self.processes, sink=sink
+        )
+
+
+def head_loss(config: Config, head: int) -> HeadLoss:
+    """The loss of a head by its recipe."""
+    if head == DUAL:
+        return HeadLoss.of(config.loss.dual, config.loss)
+    return HeadLoss.of(config.loss.classifier, config.loss, bce_weight=config.loss.classifier_bce)

@@ -1,0 +1,105 @@
+"""Encoders and heads of a network as a step uses them: only what is trained is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from unidex.config import Config
+from unidex.nn.network import Network
+from unidex.nn.row_table import Touched
+from unidex.training.gradient_cache import Parts
+
+
+@dataclass(frozen=True, eq=False)
+class Towers:
+    """From prepared texts to the vectors that are scored, in two halves: encoders, then heads.
+
+    Attributes:
+        network: in training mode.
+        config: the recipe.
+    """
+
+    network: Network
+    config: Config
+
+    @property
+    def has_dual(self) -> bool:
+        """Whether the dual encoder is trained; a loss of weight 0 trains nothing."""
+        return self.network.dual is not None and (self.config.loss.dual_weight > 0 or self.network.classifier is None)
+
+    @property
+    def has_classifier(self) -> bool:
+        """Whether classifiers of labels are trained, and not only clusters of a label tree."""
+        clusters_only = self.network.tree is not None and self.config.tree.losses == "clusters"
+        return self.network.classifier is not None and not clusters_only
+
+    @property
+    def encodes_labels(self) -> bool:
+        """Whether label texts are encoded: for the dual encoder, or to be mixed into texts."""
+        return self.has_dual or self.config.augment.mixup == "labels"
+
+    def read(self, texts: Any, labels: Any | None, touched: list[Touched], rng: np.random.Generator) -> Parts:
+        """What the heads read: the encoder's vectors, then those of the classifier's own encoder or a tree's layers.
+
+        The vectors of ``labels`` stand behind those of the texts.
+        """
+        network, own = self.network, self.network.classifier_encoder
+        if network.tree is not None and network.tree.layers:
+            encoded, levels = network.encoder.at_layers(self._stacked(texts, labels), network.tree.layers)
+            return (encoded, *levels)
+        read = (
+            []
+            if own is not None and not self.has_dual
+            else [network.encoder(self._stacked(texts, labels), touched, rng)]
+        )
+        if own is not None:
+            # Only mixup needs labels from the classifier's encoder.
+            mixed_in = labels if self.config.augment.mixup == "labels" else None
+            read.append(own(self._stacked(texts, mixed_in), touched, rng))
+        return tuple(read)
+
+    def _stacked(self, texts: Any, labels: Any | None) -> Any:
+        return texts if labels is None else self.network.encoder.stack([texts, labels])
+
+    def read_labels(self, labels: Any, touched: list[Touched], rng: np.random.Generator) -> Parts:
+        """What the heads read of labels; of all encoders where labels are mixed into texts."""
+        if self.config.augment.mixup == "labels":
+            return self.read(labels, None, touched, rng)
+        return (self.network.encoder(labels, touched, rng),)
+
+    def heads(self, read: Parts, num_texts: int, *, is_detached: bool = False) -> Parts:
+        """What is scored: dual (of the texts, then of labels behind them), classifier, levels of a tree.
+
+        Args:
+            read: what `read` gave.
+            num_texts: how many of the rows are texts.
+            is_detached: whether the classifier's gradient stops before the encoder.
+        """
+        network = self.network
+        found: list[Tensor] = []
+        levels: list[Tensor] = []
+        if network.tree is not None:
+            texts = [_first(part, num_texts) for part in read]
+            levels = network.tree(texts[1:] or texts * len(network.tree.tables))
+        if self.has_dual:
+            found += self.label_heads(read)
+        if self.has_classifier:
+            assert network.classifier is not None
+            encoded = _first(read[0] if network.classifier_encoder is None else read[-1], num_texts)
+            vectors = network.classifier(encoded.detach() if is_detached else encoded)
+            found.append(network.classifier.unit(vectors) if self.config.heads.classifier_normalised else vectors)
+        return (*found, *levels)
+
+    def label_heads(self, read: Parts) -> Parts:
+        """The dual encoder's vectors of what was read."""
+        assert self.network.dual is not None
+        return (self.network.dual(read[0]),)
+
+
+def _first(rows: Tensor, count: int) -> Tensor:
+    # All rows as they are: a slice would be one more node of the graph, and sum gradients in another order.
+    return rows if len(rows) == count else rows[:count]
