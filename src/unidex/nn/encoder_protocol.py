@@ -55,7 +55,7 @@ class Encoder(Protocol):
         """
 
     def save(self, folder: Path) -> None:
-        """Write everything but the weights, which the network saves."""
+        """Write everything but the weights, which the network saves, to a folder that is there."""
 
 
 class HasTable(Protocol):
@@ -83,7 +83,7 @@ class HasTwin(Protocol):
         """An encoder of the same features with other random weights; the caller seeds torch."""
 
     def smooth_rare_features(self, prepared: Any, smoothing: float) -> None:
-        """Let a feature of n prepared texts weigh n / (n + smoothing)."""
+        """Multiply the weight of a feature that n of these texts have by n / (n + smoothing)."""
 
 
 @runtime_checkable

@@ -1,71 +1,30 @@
-"""The pictures of a comparison: metrics against each other, what groups of labels contribute, training curves."""
+"""The pictures of a comparison: metrics against each other and against costs, and training curves."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
-from unidex.report.display_text import cut
+from unidex.report.display_text import cut, plain
+from unidex.report.pictures import (
+    PAGE_INK,
+    PAGE_LINE,
+    PAGE_SOFT,
+    PAGE_SURFACE,
+    SERIES,
+    as_inline_svg,
+    new_figure,
+)
 from unidex.report.point_names import place_names
-from unidex.report.svg import Element, Scale, as_text, axes, element, path, picture
 
-_WIDTH, _HEIGHT = 440.0, 330.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40.0, 14.0, 26.0, 40.0
-_SMALL_WIDTH, _SMALL_HEIGHT = 220.0, 130.0
-NUM_COLOURS = 8
 MANY = 12
-_NAME_MOST = 28
-_BAR = 1000.0
-
-
-def colours_of(systems: Sequence[dict[str, Any]]) -> list[int]:
-    """A colour a system, the same for all augmentations of a recipe; the ninth recipe has that of the first."""
-    recipes = list(dict.fromkeys(system["recipe"] for system in systems))
-    return [recipes.index(system["recipe"]) % NUM_COLOURS for system in systems]
-
-
-def draw_against(
-    systems: Sequence[dict[str, Any]], x: tuple[str, str], y: tuple[str, str], *, logarithmic: bool = False
-) -> str:
-    """Systems by two of their values: a large mark for the mean, its spread as a cross, a dot a seed.
-
-    A square is a system with augmentation; a line leads to it from the same recipe without.
-
-    Args:
-        systems: of a table.
-        x: "metrics" or "costs", and the name of the value.
-        y: the same.
-        logarithmic: whether x grows by factors.
-    """
-    found = [(at, system, _value(system, x), _value(system, y)) for at, system in enumerate(systems)]
-    rows = [(at, system, of_x, of_y) for at, system, of_x, of_y in found if of_x is not None and of_y is not None]
-    if not rows:
-        return ""
-    across = Scale.around(_ends(row[2] for row in rows), _LEFT, _WIDTH - _RIGHT, logarithmic=logarithmic, most=_most(x))
-    up = Scale.around(_ends(row[3] for row in rows), _HEIGHT - _BOTTOM, _TOP, most=_most(y))
-    x_name, y_name = (_AXES.get(name, (name, 1.0))[0] for name in (x[1], y[1]))
-    parts = [axes(across, up, x_name, y_name)]
-    colours = colours_of(systems)
-    centres = [(across(row[2]["mean"]), up(row[3]["mean"])) for row in rows]
-    parts += _steps(rows, centres, colours)
-    for at, _, of_x, of_y in rows:
-        parts += _spread(across, up, of_x, of_y, f"c{colours[at]}")
-    for (at, system, *_), (cx, cy) in zip(rows, centres, strict=True):
-        parts.append(_mark(cx, cy, f"mark c{colours[at]}", is_plain=system["augment"] == "none"))
-    names = _names([row[1] for row in rows])
-    for name, place, (cx, cy) in zip(names, place_names(centres, names, _WIDTH, _HEIGHT - 26), centres, strict=True):
-        if not name:
-            continue
-        if place.is_far:
-            parts.append(element("line", x1=cx, y1=cy, x2=place.x, y2=place.y - 4, class_="leader"))
-        parts.append(element("text", x=place.x, y=place.y, text_anchor=place.anchor, class_="name", text=name))
-    said = "; ".join(f"{row[1]['name']}: {row[2]['mean']:.4g}, {row[3]['mean']:.4g}" for row in rows)
-    return as_text(picture(_WIDTH, _HEIGHT, f"{y_name} against {x_name}. {said}", *parts))
-
-
-# What stands at an axis, and the unit that it counts.
+_POINT = 1 / 72  # inches; all sizes below are in points, which are the units of the SVG
+_WIDTH, _HEIGHT = 440.0, 330.0
+_SMALL_WIDTH, _SMALL_HEIGHT = 220.0, 130.0
+_MAX_NAME = 28
+# Names of axes, and the units of their numbers.
 _AXES = {
     "cpu_seconds": ("CPU seconds of training", 1.0),
     "wall_seconds": ("seconds of training", 1.0),
@@ -73,73 +32,113 @@ _AXES = {
 }
 
 
-def draw_parts(groups: Sequence[dict[str, Any]], highest: float) -> str:
-    """A bar of what groups of labels contribute, as long as they are together beside the highest of all systems."""
-    bar, at = element("g"), 0.0
-    for number, group in enumerate(groups):
-        width = _BAR * max(group["contribution"]["mean"], 0.0) / (highest or 1.0)
-        said = f"{group['name']}: {group['contribution']['mean']:.2f}"
-        bar.append(
-            element("rect", element("title", text=said), x=at, y=0, width=width, height=20, class_=f"part b{number}")
-        )
-        at += width
-    made = picture(_BAR, 20, "contributions", bar)
-    made.set("preserveAspectRatio", "none")
-    made.set("class", "bar")
-    return as_text(made)
+def colours_of(systems: Sequence[dict[str, Any]]) -> list[str]:
+    """A colour per system, the same for all augmentations of a recipe; the ninth recipe has the colour of the first."""
+    recipes = list(dict.fromkeys(system["recipe"] for system in systems))
+    return [SERIES[recipes.index(system["recipe"]) % len(SERIES)] for system in systems]
 
 
-def draw_curves(name: str, curves: Sequence[Sequence[dict[str, Any]]], colour: int, what: str) -> str:
-    """How a value went over the epochs, a line a seed; "" where no run has said it.
+def draw_against(
+    systems: Sequence[dict[str, Any]], x: tuple[str, str], y: tuple[str, str], *, logarithmic: bool = False
+) -> str:
+    """Systems by two of their values: a large mark for the mean, its spread as a cross, one dot per seed.
+
+    A square is a system with augmentation; a line joins it to the same recipe without.
 
     Args:
-        name: of the system.
-        curves: a run each: what its training has said.
-        colour: of the system.
+        systems: the systems of a table.
+        x: "metrics" or "costs", and the name of the value.
+        y: the same.
+        logarithmic: whether the x axis is logarithmic.
+    """
+    rows = [
+        (system, of_x, of_y, colour)
+        for system, colour in zip(systems, colours_of(systems), strict=True)
+        for of_x, of_y in [(_value(system, x), _value(system, y))]
+        if of_x is not None and of_y is not None
+    ]
+    if not rows:
+        return ""
+    x_name, y_name = (_AXES.get(name, (name, 1.0))[0] for name in (x[1], y[1]))
+    figure, axes = _new_chart(_WIDTH, _HEIGHT, (40, 40, 14, 26))
+    axes.set_xscale("log" if logarithmic else "linear")
+    x_ends, y_ends = _ends(row[1] for row in rows), _ends(row[2] for row in rows)
+    _set_range(axes, "x", _room_around(x_ends, _highest(x), is_log=logarithmic), is_log=logarithmic)
+    _set_range(axes, "y", _room_around(y_ends, _highest(y)))
+    style = {"xycoords": "figure points", "fontsize": 11, "color": PAGE_SOFT}
+    axes.annotate(x_name, (_WIDTH - 14, 9), ha="right", **style)
+    axes.annotate(y_name, (10, _HEIGHT - 13), **style)
+    for one, other in _augmentation_steps(rows):
+        ends = [[row[at]["mean"] for row in (one, other)] for at in (1, 2)]
+        axes.plot(*ends, color=one[3], linewidth=1.2, linestyle=(0, (3, 3)), alpha=0.8, clip_on=False)
+    for system, of_x, of_y, colour in rows:
+        _draw_spread(axes, of_x, of_y, colour)
+        marker = {"marker": "o" if system["augment"] == "none" else "s", "s": 90, "linewidths": 1.4}
+        style = {"color": colour, "edgecolors": PAGE_SURFACE, "zorder": 3, "clip_on": False}
+        axes.scatter(of_x["mean"], of_y["mean"], **marker, **style)
+    _write_names(axes, rows)
+    values = "; ".join(f"{row[0]['name']}: {row[1]['mean']:.4g}, {row[2]['mean']:.4g}" for row in rows)
+    return as_inline_svg(figure, plain(f"{y_name} against {x_name}. {values}"))
+
+
+def draw_curves(name: str, curves: Sequence[Sequence[dict[str, Any]]], colour: str, what: str) -> str:
+    """A value over the epochs, one line per seed; "" where no run has it.
+
+    Args:
+        name: the name of the system.
+        curves: one training log per run.
+        colour: the colour of the system.
         what: "loss", or a metric on the validation split.
     """
     of_runs = [curve_lines(records, what) for records in curves]
     points = [point for lines in of_runs for line in lines.values() for point in line]
     if not points:
         return ""
+    figure, axes = _new_chart(_SMALL_WIDTH, _SMALL_HEIGHT, (36, 22, 8, 20))
     epochs = [epoch for epoch, _ in points]
-    across = Scale(min(epochs), max(*epochs, min(epochs) + 1), 36, _SMALL_WIDTH - 8)
-    up = Scale.around([value for _, value in points], _SMALL_HEIGHT - 22, 20, margin=0.08)
-    parts: list[Element] = [axes(across, up, "", "", most=(4, 4), is_counted=True)]
+    _set_range(axes, "x", (min(epochs), max(*epochs, min(epochs) + 1)), integer=True)
+    _set_range(axes, "y", _room_around([value for _, value in points], margin=0.08), max_ticks=4)
     for number, (phase, line) in ((number, one) for number, lines in enumerate(of_runs) for one in lines.items()):
-        places = [(across(epoch), up(value)) for epoch, value in line]
-        style = (" seed" if number else "") + (" trial" if _is_trial(phase) else "")
-        if len(places) > 1:
-            parts.append(path(places, f"curve c{colour}{style}"))
-        else:
-            parts.append(element("circle", cx=places[0][0], cy=places[0][1], r=2.5, class_=f"mark c{colour}"))
-    parts.append(element("text", x=4, y=12, class_="name", text=cut(name, _NAME_MOST)))
+        is_trial = _is_trial(phase)
+        axes.plot(
+            *zip(*line, strict=True),
+            color=colour,
+            marker="o" if len(line) == 1 else "",
+            markersize=5,
+            linewidth=1.2 if is_trial else 1 if number else 2,
+            linestyle=(0, (3, 3)) if is_trial else "-",
+            alpha=0.6 if number else 1,
+            clip_on=False,
+        )
     last = next(line for lines in of_runs for line in lines.values())[-1][1]
-    parts.append(element("text", x=_SMALL_WIDTH - 4, y=12, text_anchor="end", class_="what", text=f"{last:.4g}"))
-    return as_text(picture(_SMALL_WIDTH, _SMALL_HEIGHT, f"{name}: {what}, at the end {last:.4g}", *parts))
+    style: dict[str, Any] = {"xycoords": "figure points", "fontsize": 11}
+    shown = plain(cut(name, _MAX_NAME))
+    axes.annotate(shown, (4, _SMALL_HEIGHT - 12), color=PAGE_INK, gid="name", parse_math=False, **style)
+    axes.annotate(f"{last:.4g}", (_SMALL_WIDTH - 4, _SMALL_HEIGHT - 12), color=PAGE_SOFT, ha="right", **style)
+    return as_inline_svg(figure, plain(f"{name}: {what}, at the end {last:.4g}"))
 
 
 def curve_lines(records: Sequence[dict[str, Any]], what: str) -> dict[str, list[tuple[float, float]]]:
-    """Epochs and values of a run, by phase, where it has the value.
+    """Epochs and values of a run by phase, where it has the value.
 
-    A phase goes on where the one before has ended, but a trial ("training-...") stands beside the first phase.
+    A phase continues the epochs of the one before; a trial ("training-...") starts with the first phase.
 
-    >>> said = [{"phase": "training", "epoch": 1, "loss": 2.0}, {"phase": "falling", "epoch": 1, "loss": 1.0}]
-    >>> curve_lines(said, "loss")
-    {'training': [(1, 2.0)], 'falling': [(2, 1.0)]}
+    >>> log = [{"phase": "training", "epoch": 1, "loss": 2.0}, {"phase": "decay", "epoch": 1, "loss": 1.0}]
+    >>> curve_lines(log, "loss")
+    {'training': [(1, 2.0)], 'decay': [(2, 1.0)]}
     """
     lines: dict[str, list[tuple[float, float]]] = {}
-    begins: dict[str, int] = {}
+    starts: dict[str, int] = {}
     last = 0
     for record in records:
         phase, epoch = record.get("phase", "training"), record["epoch"]
-        if phase not in begins:
-            begins[phase] = 0 if _is_trial(phase) else last
+        if phase not in starts:
+            starts[phase] = 0 if _is_trial(phase) else last
         if not _is_trial(phase):
-            last = max(last, begins[phase] + epoch)
+            last = max(last, starts[phase] + epoch)
         value = record.get("loss") if what == "loss" else record.get("validation", {}).get(what)
         if value is not None:
-            lines.setdefault(phase, []).append((begins[phase] + epoch, value))
+            lines.setdefault(phase, []).append((starts[phase] + epoch, value))
     return lines
 
 
@@ -147,19 +146,55 @@ def _is_trial(phase: str) -> bool:
     return phase.startswith("training-")
 
 
-def _names(systems: Sequence[dict[str, Any]]) -> list[str]:
-    """What stands beside the points; where they are many, of a recipe only the first: lines lead to the others."""
-    recipes = [system["recipe"] for system in systems]
-    is_first = [recipes.index(recipe) == at for at, recipe in enumerate(recipes)]
-    return [
-        cut(system["name"], _NAME_MOST) if first or len(systems) <= MANY else ""
-        for system, first in zip(systems, is_first, strict=True)
-    ]
+def _new_chart(width: float, height: float, room: tuple[float, float, float, float]) -> tuple[Any, Any]:
+    """A figure in points with room for text at the left, bottom, right and top, in the colours of the page."""
+    figure, axes = new_figure(width * _POINT, height * _POINT, dpi=72, layout="none", facecolor="none")
+    left, bottom, right, top = room
+    axes.set_position((left / width, bottom / height, (width - left - right) / width, (height - bottom - top) / height))
+    axes.patch.set_visible(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.grid(color=PAGE_LINE, linewidth=1, clip_on=False)
+    axes.tick_params(which="both", length=0, labelsize=11, labelcolor=PAGE_SOFT)
+    return figure, axes
 
 
-def _most(value: tuple[str, str]) -> float:
+def _highest(value: tuple[str, str]) -> float:
     """A metric is a percentage."""
     return 100.0 if value[0] == "metrics" else math.inf
+
+
+def _room_around(
+    values: Sequence[float], highest: float = math.inf, *, is_log: bool = False, margin: float = 0.12
+) -> tuple[float, float]:
+    """The ends of an axis: some room around values, but not below 0 where they are not, and not above ``highest``."""
+    low, high = min(values), max(values)
+    if is_log:
+        room = max((high / low) ** margin, 1.3)
+        return low / room, high * room
+    room = max(margin * (high - low), 0.005 * abs(high)) or 1.0
+    return max(low - room, 0.0) if low >= 0 else low - room, min(high + room, max(high, highest))
+
+
+def _set_range(
+    axes: Any,
+    name: Literal["x", "y"],
+    ends: tuple[float, float],
+    *,
+    is_log: bool = False,
+    max_ticks: int = 5,
+    integer: bool = False,
+) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+
+    axes.set(**{f"{name}lim": ends})
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    factor = ends[1] / ends[0] if is_log else 0.0
+    # Below a factor of 5, fewer than two of the numbers 1, 2, 5, 10, ... may lie between the ends.
+    steps = (1, 2, 5) if factor < 300 else (1,)
+    axis.set_major_locator(LogLocator(subs=steps) if factor > 5 else MaxNLocator(max_ticks, integer=integer))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
 
 
 def _value(system: dict[str, Any], which: tuple[str, str]) -> dict[str, Any] | None:
@@ -173,7 +208,7 @@ def _value(system: dict[str, Any], which: tuple[str, str]) -> dict[str, Any] | N
 
 
 def _ends(values: Iterable[dict[str, Any]]) -> list[float]:
-    """All that is drawn of some values: means, seeds and the ends of crosses, unless those fall below half a mean."""
+    """All numbers that a picture must show: means, seeds and the ends of crosses, unless they are below half a mean."""
     found = []
     for value in values:
         spread = value["spread"] or 0.0
@@ -182,41 +217,47 @@ def _ends(values: Iterable[dict[str, Any]]) -> list[float]:
     return found
 
 
-def _spread(across: Scale, up: Scale, x: dict[str, Any], y: dict[str, Any], colour: str) -> list[Element]:
+def _draw_spread(axes: Any, x: dict[str, Any], y: dict[str, Any], colour: str) -> None:
     if x["spread"] is None or y["spread"] is None:
-        return []
-    cx, cy = across(x["mean"]), up(y["mean"])
-    left, right = (across(end) for end in _crossed(across, x))
-    below, above = (up(end) for end in _crossed(up, y))
-    cross = [
-        element("line", x1=left, x2=right, y1=cy, y2=cy, class_=f"cross {colour}"),
-        element("line", x1=cx, x2=cx, y1=below, y2=above, class_=f"cross {colour}"),
+        return
+    style: dict[str, Any] = {"color": colour, "linewidth": 1.2, "alpha": 0.7, "clip_on": False}
+    axes.plot(_cross(x, axes.get_xlim()), [y["mean"]] * 2, **style)
+    axes.plot([x["mean"]] * 2, _cross(y, axes.get_ylim()), **style)
+    axes.scatter(x["values"], y["values"], s=10, color=colour, alpha=0.75, linewidths=0, clip_on=False)
+
+
+def _cross(value: dict[str, Any], ends: tuple[float, float]) -> tuple[float, float]:
+    """The ends of a cross inside the picture: a mean minus its spread has no logarithm where it is below 0."""
+    return max(value["mean"] - value["spread"], ends[0]), min(value["mean"] + value["spread"], ends[1])
+
+
+def _augmentation_steps(rows: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Pairs of neighbouring systems of one recipe with different augmentations."""
+    recipes = dict.fromkeys(row[0]["recipe"] for row in rows)
+    pairs = [pair for recipe in recipes for pair in pairwise(row for row in rows if row[0]["recipe"] == recipe)]
+    # Models of one recipe that differ in other settings have no order.
+    return [(one, other) for one, other in pairs if one[0]["augment"] != other[0]["augment"]]
+
+
+def _write_names(axes: Any, rows: Sequence[Any]) -> None:
+    """Names beside the points; where systems are many, only the first of each recipe: lines lead to the others."""
+    recipes = [row[0]["recipe"] for row in rows]
+    names = [
+        plain(cut(row[0]["name"], _MAX_NAME)) if len(rows) <= MANY or recipes.index(recipe) == at else ""
+        for at, (row, recipe) in enumerate(zip(rows, recipes, strict=True))
     ]
-    dots = [
-        element("circle", cx=across(one), cy=up(other), r=1.8, class_=f"dot {colour}")
-        for one, other in zip(x["values"], y["values"], strict=True)
-    ]
-    return cross + dots
-
-
-def _crossed(scale: Scale, value: dict[str, Any]) -> tuple[float, float]:
-    """The ends of a cross, inside what is drawn: a mean less its spread has no logarithm where it is below 0."""
-    return max(value["mean"] - value["spread"], scale.low), min(value["mean"] + value["spread"], scale.high)
-
-
-def _steps(rows: Sequence[Any], centres: Sequence[tuple[float, float]], colours: Sequence[int]) -> list[Element]:
-    """Lines between the systems of one recipe, in their order."""
-    made = []
-    for recipe in dict.fromkeys(row[1]["recipe"] for row in rows):
-        own = [place for place, row in enumerate(rows) if row[1]["recipe"] == recipe]
-        for one, other in pairwise(own):
-            # Models of one recipe that differ in other settings have no order.
-            if rows[one][1]["augment"] != rows[other][1]["augment"]:
-                made.append(path([centres[one], centres[other]], f"step c{colours[rows[one][0]]}"))
-    return made
-
-
-def _mark(x: float, y: float, class_: str, *, is_plain: bool) -> Element:
-    if is_plain:
-        return element("circle", cx=x, cy=y, r=5, class_=class_)
-    return element("rect", x=x - 4.6, y=y - 4.6, width=9.2, height=9.2, class_=class_)
+    pixels = axes.transData.transform([(row[1]["mean"], row[2]["mean"]) for row in rows])
+    centres = [(x, _HEIGHT - y) for x, y in pixels.tolist()]
+    style: dict[str, Any] = {"fontsize": 11.5, "color": PAGE_INK, "gid": "name", "parse_math": False, "zorder": 5}
+    leader = {"arrowstyle": "-", "color": PAGE_SOFT, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 4}
+    for name, place, row in zip(names, place_names(centres, names, _WIDTH, _HEIGHT - 26), rows, strict=True):
+        if name:
+            axes.annotate(
+                name,
+                (row[1]["mean"], row[2]["mean"]),
+                xytext=(place.x, _HEIGHT - place.y),
+                textcoords="figure points",
+                ha=place.anchor,
+                arrowprops=leader if place.is_far else None,
+                **style,
+            )

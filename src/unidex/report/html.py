@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib import resources
+from itertools import accumulate
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from unidex.report import numbers
-from unidex.report.charts import MANY, colours_of, draw_against, draw_curves, draw_parts
+from unidex.report.charts import MANY, colours_of, draw_against, draw_curves
 from unidex.report.display_text import cut, plain
 from unidex.report.markdown import COST_COLUMNS, cost_cells
 from unidex.report.systems import best_of, shown_metrics
@@ -127,13 +128,23 @@ def _bins(systems: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
         "rows": [
             {
                 "name": system["name"],
-                "bar": Markup(draw_parts(system[kind], highest)),
+                "bars": _bars(system[kind], highest),
                 "parts": [numbers.percent(group["contribution"]["mean"]) for group in system[kind]],
                 "total": numbers.percent(total),
             }
             for system, total in zip(systems, totals, strict=True)
         ],
     }
+
+
+def _bars(groups: Sequence[dict[str, Any]], highest: float) -> list[dict[str, Any]]:
+    """Start and width of the bar of each group, in thousandths of the highest total of all systems."""
+    values = [max(group["contribution"]["mean"], 0.0) for group in groups]
+    widths = [1000 * value / (highest or 1.0) for value in values]
+    return [
+        {"name": group["name"], "value": numbers.percent(value), "start": round(start, 2), "width": round(width, 2)}
+        for group, value, width, start in zip(groups, values, widths, accumulate(widths, initial=0.0), strict=False)
+    ]
 
 
 def _curves(

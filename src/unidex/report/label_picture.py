@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +57,7 @@ def draw_neighbours(found: dict[str, Any], file: Path) -> None:
         bbox={"boxstyle": "round,pad=0.7", "facecolor": INK, "edgecolor": _COLOURS[label["frequency"]], "linewidth": 3},
     )
     _write_frame(axes, found, len(neighbours), height)
-    import matplotlib
-
-    # Text in an SVG stays text: it can be searched, and the viewer's fonts have letters that ours may lack.
-    with matplotlib.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-        save_figure(figure, file)
+    save_figure(figure, file)
 
 
 def _place(place: int, num_right: int, count: int) -> tuple[float, float]:

@@ -18,7 +18,7 @@ class Name:
 
     x: float
     y: float
-    anchor: Literal["start", "middle", "end"]
+    anchor: Literal["left", "center", "right"]
     is_far: bool
 
 
@@ -44,7 +44,7 @@ def place_names(points: Sequence[tuple[float, float]], names: Sequence[str], wid
     Greedy: a name takes the first free place, or where none is free the one with the least overlap.
 
     >>> [name.anchor for name in place_names([(10, 50), (95, 50)], ["left", "right"], 100, 100)]
-    ['start', 'end']
+    ['left', 'right']
     """
     taken = [_Box(x - 6, y - 6, x + 6, y + 6) for x, y in points]
     found = []
@@ -63,8 +63,8 @@ def place_names(points: Sequence[tuple[float, float]], names: Sequence[str], wid
 
 
 def _candidate(x: float, y: float, right: int, down: int, distance: float, length: float) -> tuple[Name, _Box]:
-    anchor: Literal["start", "middle", "end"] = "middle" if right == 0 else "start" if right > 0 else "end"
+    anchor: Literal["left", "center", "right"] = "center" if right == 0 else "left" if right > 0 else "right"
     at_x, middle = x + right * distance, y + down * max(distance, 0.6 * _LINE + 5)
-    left = at_x - {"start": 0.0, "middle": length / 2, "end": length}[anchor]
+    left = at_x - {"left": 0.0, "center": length / 2, "right": length}[anchor]
     box = _Box(left, middle - _LINE / 2, left + length, middle + _LINE / 2)
     return Name(at_x, middle + 4, anchor, distance > _DISTANCES[0]), box

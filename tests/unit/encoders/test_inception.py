@@ -412,7 +412,7 @@ def test_settings_that_batch_norm_excludes_are_refused(unfit):
 
 
 def test_several_processes_are_refused():
-    with pytest.raises(ConfigError, match="all texts of a step at once, but this recipe has 2 processes"):
+    with pytest.raises(ConfigError, match="all texts of a step at once, but this run has 2 processes"):
         Run(
             topics(num_train=40),
             load("inceptionxml", SMALL),

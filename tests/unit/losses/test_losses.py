@@ -592,7 +592,7 @@ def test_options_are_checked():
 
 
 def test_the_examples_of_the_losses_page_run():
-    document = DOCS / "losses.md"
+    document = DOCS / "reference" / "losses.md"
     failed, tried = doctest.testfile(str(document), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert failed == 0
     assert tried > 5

@@ -260,11 +260,3 @@ def test_a_rare_feature_moves_as_little_as_it_counts():
     by_hand = torch.nn.functional.normalize((torch.from_numpy(rows.toarray()) * weights) @ table, dim=1)
     (by_hand * towards).sum().backward()
     torch.testing.assert_close(used.rows.grad, table.grad[used.ids], atol=1e-5, rtol=1e-4)
-
-
-def test_tables_in_a_file_train_like_tables_in_memory(folder, tmp_path):
-    mapped = train(
-        topics(), "unidec", settings=[*QUICK, APART, "train.table_storage=file"], out=tmp_path / "mapped"
-    ).network
-    for name, table in Model.load(folder).network.tables().items():
-        assert torch.equal(table.weight, mapped.tables()[name].weight), name
