@@ -164,7 +164,7 @@ def test_an_empty_name_is_refused_and_at_most_five_candidates_are_listed():
 
 
 def test_the_page_shows_what_the_command_prints():
-    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "change-labels.md").read_text(encoding="utf-8")
     sessions = re.findall(r"^```console\n\$ (unidex labels neighbours .*?)\n(.*?)^```$", text, re.M | re.S)
     assert len(sessions) == 1
     for command, expected in sessions:
