@@ -35,7 +35,7 @@ from unidex.training.loop import Trainer
 from unidex.training.step import Step
 from unidex.training.training_set import TrainingSet
 from unidex.training.tree_setup import cluster_positives, grown_tree
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 # The recipe as a test bears it: three levels of few clusters, narrow beams.
 SMALL = ["encoder.dim=32", "features.min_df=1", "train.batch_size=32", "train.epochs=4"]
