@@ -12,7 +12,8 @@ from unidex.errors import MissingExtraError, ModelError
 from unidex.metrics.propensity import inverse_propensity
 from unidex.model.explanation import explain
 from unidex.model.model import Model
-from unidex.scoring.decision_tree import DEPTH, Tree
+from unidex.scoring.decision_tree import DEPTH, DecisionTreeFusion, DecisionTreeRanker, Tree
+from unidex.scoring.rankers import Candidates, sum_parts
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.train import train
 
