@@ -202,7 +202,7 @@ def test_the_why_button_shows_the_explanation_of_the_service(tab, service):
     panel = page.locator(f"#{why.get_attribute('aria-controls')}")
     for name, value in {**reason["parts"], "score": reason["score"]}.items():
         assert number(panel.locator(f"[data-part={name}]").text_content()) == pytest.approx(value, abs=6e-4)
-    assert set(reason["parts"]) >= {"dual", "classifier", "neighbours"}
+    assert set(reason["parts"]) >= {"dual", "classifier", "knn"}
     assert sum(reason["parts"].values()) == pytest.approx(rows[0]["score"], abs=1e-4)
     # The words stand where they stand in the text, also behind a letter that JavaScript counts twice.
     assert panel.locator(".words").text_content() == TEXT

@@ -175,7 +175,7 @@ def test_without_a_validation_split_all_texts_are_trained_on_from_the_start():
     assert model.metrics["training"]["epochs"] == 2
     assert model.config.predict.knn == 0
     # They count for nothing, but their texts are kept.
-    assert model.neighbours.kept[0] == DATA.train.texts[0]
+    assert model.scorer.knn.snippets[0] == DATA.train.texts[0]
 
 
 # Trials.

@@ -232,7 +232,7 @@ def test_a_choice_scores_as_the_model_of_its_weights_does(unweighed):
     model = Model.build(config, network, labels, validation.labels, train=(validation.train_texts[rows], known))
     found = model.predict(list(validation.split.texts), 40, forbidden=validation.forbidden)
     assert choice.metrics == pytest.approx(metrics_of(found, data, validation.split), abs=1e-6)
-    # The neighbours have a say: without them the scores are others.
+    # Without the kNN part the metrics differ.
     assert choice.metrics != validation.choice(network, 1, with_weights(config, knn=0.0)).metrics
 
 
