@@ -157,7 +157,7 @@ def _commands(group: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from _commands(command, f"{prefix}{name} ")
-        else:
+        elif not command.hidden:
             yield prefix + name, command
 
 

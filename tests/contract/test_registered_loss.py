@@ -9,7 +9,7 @@ from unidex.config import names
 from unidex.config.recipes import load
 from unidex.errors import ConfigError
 from unidex.losses import HeadLoss, LossGrad, RegisteredLoss, Targets, register, registry
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 BUILT_IN = registry.names()
 

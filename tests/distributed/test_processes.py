@@ -21,7 +21,7 @@ from unidex import distributed
 from unidex.data import formats
 from unidex.distributed import ALONE, Processes, ProcessLostError
 from unidex.model.model import Model
-from unidex.verbs.pipeline import train_together
+from unidex.verbs.train import train_together
 
 PYTHONPATH = [str(Path(distributed_steps.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
 ENVIRONMENT = os.environ | {

@@ -10,7 +10,8 @@ from helpers.synthetic import topics
 from unidex.config.recipes import load
 from unidex.model.model import Model
 from unidex.topk import TopK
-from unidex.verbs.pipeline import score_topk, train
+from unidex.verbs.score import score_topk
+from unidex.verbs.train import train
 
 # What makes a recipe of hours one of a second or two; everything else is the recipe's own.
 SMALL = ["encoder.dim=32", "features.min_df=1", "train.batch_size=32"]

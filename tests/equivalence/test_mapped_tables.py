@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.synthetic import QUICK, topics
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 
 @pytest.mark.parametrize("settings", [[], ["heads.shared_encoder=false"]], ids=["one encoder", "two encoders"])

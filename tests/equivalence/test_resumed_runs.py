@@ -11,7 +11,7 @@ from helpers.stopped_runs import digest, kill_at_checkpoint, train_command
 from helpers.synthetic import QUICK, topics
 from unidex.data import formats
 from unidex.errors import UnidexError
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 

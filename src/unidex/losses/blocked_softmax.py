@@ -19,7 +19,7 @@ from unidex.losses.registry import RegisteredLoss, register
 from unidex.losses.softmax import DECOUPLED, SUPCON, Form, decoupled_softmax, finite_or_zero, mask_, pushes, supcon
 from unidex.losses.targets import Targets, one_positive
 
-# Scores are held in bits, divided by log 2, for the powers of 2 take half the time of those of e, as measured on x86.
+# Scores are held in bits, divided by log 2, because powers of 2 take half the time of powers of e, as measured on x86.
 # The division is one of the texts, before the product, so that it takes no pass over the scores.
 LOG_2 = math.log(2)
 

@@ -1,6 +1,7 @@
 """The soft top-k loss over all labels, block by block.
 
-Shapes: B texts, L labels of this process, l labels of a block, D dimensions, M positive pairs, H highest scores a text.
+Shapes: B texts, L labels of this process, l labels of a block, D dimensions, M positive pairs, H highest scores
+per text.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from unidex.losses.softmax import finite_or_zero
 from unidex.losses.targets import Targets, draw_positives
 from unidex.losses.topk_threshold import LOG_2, NUM_STEPS, TOLERANCE, Cut, Threshold, exponentials_, odds_sums, solve
 
-# How many of its highest scores are kept of each text at least. What is below the H highest has a p of at most k / H,
-# and may be summed as if p were small.
+# The minimum number of highest scores kept per text. A label below the H highest has a p of at most k / H, and is
+# summed as if p were small.
 NUM_HIGHEST = 64
 
 
@@ -68,7 +69,7 @@ class BlockedSoftTopk(LastPass):
         k_B = k_B.long().clamp_max_(max(1, num_labels))
 
         first = _first_pass(labels, self._blocks, self.unit, max(NUM_HIGHEST, 2 * int(k_B.max())))
-        self._cut = cut = Cut.of(*_kth_highest(first.highest_BH, k_B, ranks), k_B, LOG_2)
+        self._cut = cut = Cut.of(_highest(first.highest_BH, int(k_B.max()) + 1, ranks), k_B, LOG_2)
         top, self._top_blocks = labels.split(_top_pairs(first, cut, targets))
         threshold = self._threshold(labels, first)
 
@@ -171,14 +172,11 @@ def _first_pass(labels: LabelBlocks, blocks: list[Block], unit: float, num_highe
     return _First(highest_BH, columns_BH, log_others_B, positives_M)
 
 
-def _kth_highest(highest_BH: Tensor, k_B: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
-    """The k-th highest score of each text over all processes, the one after it, and how many are above that one."""
-    num_needed = int(k_B.max()) + 1
-    highest_BK = ranks.gather(highest_BH[:, :num_needed].T).T.topk(num_needed, dim=1).values
-    found_B2 = highest_BK.gather(1, torch.stack([k_B - 1, k_B], dim=1))
+def _highest(highest_BH: Tensor, count: int, ranks: Ranks) -> Tensor:
+    """The highest scores of each text over all processes."""
+    highest_BK = ranks.gather(highest_BH[:, :count].T).T.topk(count, dim=1).values
     # Where a score is not a number, it counts as the highest, and the loss must not be a number either.
-    kth_B, next_B = torch.where(highest_BK[:, :1].isnan(), torch.nan, found_B2).unbind(1)
-    return kth_B, next_B, (highest_BK > next_B[:, None]).sum(1)
+    return torch.where(highest_BK[:, :1].isnan(), torch.nan, highest_BK)
 
 
 def _top_pairs(first: _First, cut: Cut, targets: Targets) -> Targets:

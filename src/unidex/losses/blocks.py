@@ -186,7 +186,7 @@ class LabelBlocks:
         return sorted_, cut(sorted_, self.starts)
 
     def scores(self, block: Block, unit: float = 1.0) -> Tensor:
-        """B x l, the scores of a block divided by ``unit``; they overwrite those of the block before."""
+        """B x l, the scores of a block divided by ``unit``; they overwrite the scores of the block before."""
         if unit not in self._scaled:
             self._scaled[unit] = self.texts_BD * (self.scale.to(self.dtype) / unit)
         scores_Bl = self._scores[:, : block.targets.shape[1]]

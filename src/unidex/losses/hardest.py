@@ -32,8 +32,8 @@ class Terms(NamedTuple):
     positives_M: Tensor
 
 
-# From the scores of the hardest negatives (B x K, -inf where a text has fewer), those of the positives (M) and the
-# targets.
+# From the scores of the hardest negatives (B x K, -inf where a text has fewer), the scores of the positives (M) and
+# the targets.
 HardestLoss = Callable[[Tensor, Tensor, Targets], Terms]
 
 
@@ -79,7 +79,7 @@ class BlockedHardest(LastPass):
                 num_negatives,
             )
         everywhere = labels.everywhere()
-        # The places of other processes' labels are outside those of this one.
+        # Labels of other processes have places outside this process's range.
         hardest_BK, columns_BK = _highest(
             ranks.gather(hardest_BK.T).T, ranks.gather(columns_BK.T + everywhere.labels.start).T, num_negatives
         )

@@ -1,7 +1,7 @@
 """Heads: from an encoder's vector to the vectors that are scored.
 
 The dual head makes unit vectors of texts and of label texts; the classifier head makes vectors of texts that meet one
-free vector a label.
+free vector per label.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ from unidex.nn.initialisation import orthogonal_linear
 
 
 class _Head(nn.Module):
-    """A linear layer, or none, and dropout."""
+    """A linear layer, or none, and dropout.
+
+    Attributes:
+        dim: numbers per vector.
+    """
 
     def __init__(self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True) -> None:
         super().__init__()
+        self.dim = dim if projection else dim_in
         self.linear = orthogonal_linear(dim_in, dim) if projection else None
         self.dropout = nn.Dropout(dropout)
 
@@ -48,7 +53,7 @@ class ClassifierHead(_Head):
 
     UniDEC searches unit vectors all the same; Renee searches classifiers with the lengths they have (``plain``).
 
-    With ``bias`` a 1 stands behind the vector of a text, and the last number of a label's vector is its bias.
+    With ``bias`` a 1 follows the vector of a text, and the last number of a label's vector is its bias.
     """
 
     def __init__(
@@ -63,6 +68,7 @@ class ClassifierHead(_Head):
     ) -> None:
         super().__init__(dim_in, dim, dropout=dropout, projection=projection)
         self.searched, self.bias = searched, bias
+        self.dim += bias
 
     def forward(self, encoded: Tensor) -> Tensor:
         """N x dim_in -> N x dim, and one more with a bias."""

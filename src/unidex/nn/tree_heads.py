@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from unidex.config.tree import Tree, at_level
-from unidex.index.tree import TreeIndex
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.row_table import RowTable
 from unidex.nn.spectral import SpectralLinear
@@ -62,13 +61,3 @@ class TreeHeads(nn.Module):
             dropped: Tensor = self.dropout[number](vectors)
             found.append(nn.functional.pad(dropped, (0, 1), value=1.0) if self.bias else dropped)
         return found
-
-    def index(self, vectors_LD: Tensor, scale: float) -> TreeIndex:
-        """An index that finds labels by way of the clusters as they are now."""
-        return TreeIndex.over(
-            vectors_LD,
-            tree=self.shape,
-            clusters=[table.weight for table in self.tables],
-            beam=[at_level(self.settings.search_beam, level) for level in self.shape.levels],
-            scale=scale,
-        )

@@ -27,7 +27,6 @@ from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.decision_tree import check_installed
-from unidex.scoring.fusion import Weights
 from unidex.storage.atomic import write_text
 from unidex.training.loop import Trainer
 from unidex.training.parts_setup import make_parts, words_of_labels
@@ -126,10 +125,11 @@ class Run:
         stages = self._earlier_stages(resume=resume)
         best = self._best_trial(resume=resume)
         network, config, result = best.trainer.network, best.config, best.result
-        fusing = None
+        fusion = None
         if config.predict.combine == "decision-tree":
             assert self._validation is not None
-            fusing, found = self._validation.fused(network, config)
+            assert best.choice is not None
+            fusion, found = self._validation.decision_tree(network, config, best.choice.weights)
             calibration = self._validation.calibration_of(found)
         else:
             calibration = self._calibration(best, resume=resume)
@@ -157,7 +157,7 @@ class Run:
         model = Model.build(
             self._whole(config), network, labels, self._labels, metrics, train, self.dataset.train.texts
         )
-        model.calibration, model.fusing = calibration, fusing
+        model.scorer.calibration, model.scorer.fusion = calibration, fusion
         return model
 
     def _whole(self, config: Config) -> Config:
@@ -231,7 +231,7 @@ class Run:
         """
         if self._validation is None or best.choice is None:
             return None
-        weights = Weights(best.choice.fusion, best.choice.knn, best.choice.label_prior)
+        weights = best.choice.weights
         train = best.config.train
         # Tables that live in a file are larger than memory: there is no second place for them.
         few = len(self.dataset.train) <= train.simulate_decay_up_to

@@ -30,7 +30,7 @@ from unidex.data.formats import read, write
 from unidex.data.texts import Packer, Texts
 from unidex.errors import ConfigError, DataError
 from unidex.metrics.bins import frequency_bins
-from unidex.verbs import pipeline
+from unidex.verbs.augment import augment
 
 # Frequencies 3, 2, 1, 0; label 1 is always with label 0, label 2 is alone.
 SMALL = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0]])
@@ -482,7 +482,7 @@ def test_invalid_settings_are_refused_and_nothing_is_written(flags, message, tmp
 
 
 def test_the_library_takes_a_data_set(tmp_path):
-    done = pipeline.augment(shop(), tmp_path / "out", "glas", {"max_targets": 1})
+    done = augment(shop(), tmp_path / "out", "glas", {"max_targets": 1})
     assert done["num_targets"] == 4
     assert read(tmp_path / "out").num_labels == 4
 

@@ -26,7 +26,8 @@ from unidex.nn.assembly import build_network
 from unidex.pools.pool import make_batch
 from unidex.training.optimisers import Optimisers, lr_factor
 from unidex.training.run import Run
-from unidex.verbs.pipeline import evaluate, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.train import train
 
 WORDS = settings_with(min_df=1, parts=False, bigrams=False, num_buckets=4)
 TEXTS = ["red shoe of leather", "", "blue hat", "the red hat of the blue shoe and more", "hat", "unknown things"]

@@ -10,7 +10,7 @@ from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
 from unidex.losses import HeadLoss, Targets, contrastive, triplet
 from unidex.losses.triplet import hardest_positives
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 # A text with two positives of unequal targets and an ignored pair, one with one, one without a positive, one whose
 # positives are its whole pool.

@@ -444,7 +444,7 @@ def test_options_are_checked():
         soft_topk_loss(scores, targets, alpha=0)
     with pytest.raises(ValueError, match=r"2 texts x 3 labels, but have \(3, 2\)"):
         soft_topk_loss(torch.zeros(3, 2), targets)
-    with pytest.raises(ValueError, match=r"k must have one number a text \(2\), but has \(3,\)"):
+    with pytest.raises(ValueError, match=r"k must have one number per text \(2\), but has \(3,\)"):
         soft_topk(scores, torch.tensor([1, 1, 1]))
     with pytest.raises(ValueError, match=r"k must be whole numbers, but is torch.float32"):
         soft_topk(scores, torch.tensor([1.0, 1.0]))

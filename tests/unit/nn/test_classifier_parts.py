@@ -31,7 +31,7 @@ from unidex.pools.pool import whole_batch
 from unidex.training.loop import Trainer
 from unidex.training.parts_setup import label_graph, make_parts
 from unidex.training.transfer import carry_on, surrogate_set
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "train.batch_size=32"]
 BRIEF = [

@@ -16,12 +16,11 @@ from unidex.config.recipes import load
 from unidex.config.tree import kept_levels
 from unidex.distributed import ALONE
 from unidex.encoders.registry import build_encoder
-from unidex.errors import ConfigError, DataError, ModelError
+from unidex.errors import ConfigError, ModelError
 from unidex.features.tokens import TokenRows, token_weights
 from unidex.index.tree import TreeIndex
 from unidex.losses import Targets
 from unidex.model.explanation import explain
-from unidex.model.incremental import teach
 from unidex.model.model import Model
 from unidex.model.similar_labels import nearest_labels
 from unidex.nn import candidate_scores as candidates
@@ -36,7 +35,7 @@ from unidex.training.loop import Trainer
 from unidex.training.step import Step
 from unidex.training.training_set import TrainingSet
 from unidex.training.tree_setup import cluster_positives, grown_tree
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 # The recipe as a test bears it: three levels of few clusters, narrow beams.
 SMALL = ["encoder.dim=32", "features.min_df=1", "train.batch_size=32", "train.epochs=4"]
@@ -462,11 +461,8 @@ def test_a_model_learns_and_its_folder_predicts_the_same(settings, tmp_path):
     for one, other in zip(model.network.tree.tables, loaded.network.tree.tables, strict=True):
         assert torch.equal(one.weight, other.weight)
     assert "index: tree" in (tmp_path / "model" / "MODEL_CARD.md").read_text()
-    # What a tree's scores do not allow is refused; labels go and are renamed as ever.
-    with pytest.raises(DataError, match="products of probabilities"):
-        explain(loaded, texts[0])
-    with pytest.raises(ModelError, match="label tree"):
-        teach(loaded, ["x"], sparse.csr_array(np.eye(1, 24, dtype=np.float32)))
+    # Explanations show the probability as one part; new labels need a dual encoder.
+    assert [list(reason.parts) for reason in explain(loaded, texts[0], k=2)] == [["label_tree"]] * 2
     with pytest.raises(ModelError, match="dual encoder"):
         loaded.add_labels(["new"])
     gone = int(first.ids[0, 0])
@@ -585,5 +581,5 @@ def test_inception_takes_a_tree():
     small += ["encoder.dropout=0.0", "encoder.layer_dropout=0.0", "heads.dropout=0.0"]
     small += ["pool.labels=picked", "tree.levels=[8]", "tree.search_beam=[6]", "tree.detached_epochs=1"]
     model = train(topics(), "inceptionxml", settings=small)
-    assert isinstance(model.index, TreeIndex)
+    assert isinstance(model.scorer.index, TreeIndex)
     assert model.metrics["test"]["P@1"] > 15

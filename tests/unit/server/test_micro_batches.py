@@ -32,12 +32,12 @@ def test_batches_take_every_text_once_in_order_and_starve_nobody(lengths):
         characters = sum(len(text) + 1 for job, first, last in batch for text in job.texts[first:last])
         assert characters < BATCH_CHARACTERS + 20_001
         for job, first, last in batch:
-            assert taken[job.asked] == first < last
-            taken[job.asked] = last
+            assert taken[job.options] == first < last
+            taken[job.options] = last
         for job in waiting:
             got = [last - first for other, first, last in batch if other is job]
-            waited[job.asked] = 0 if got else waited[job.asked] + 1
-            assert waited[job.asked] <= len(waiting)
+            waited[job.options] = 0 if got else waited[job.options] + 1
+            assert waited[job.options] <= len(waiting)
         small = [job for job in waiting if len(job.texts) <= SHARE_TEXTS]
         if sum(len(job.texts) for job in waiting) <= BATCH_TEXTS and characters < BATCH_CHARACTERS // 2:
             assert all(job.taken == len(job.texts) for job in small)
@@ -52,17 +52,19 @@ class Echo:
         self.may_answer = threading.Event()
         self.may_answer.set()
 
-    def before(self):
+    def prepare(self):
         pass
 
     def answer(self, batch):
         self.batches.append([job.texts[first:last] for job, first, last in batch])
         assert self.may_answer.wait(PATIENCE)
-        if any(job.asked == "all" for job, _, _ in batch):
+        if any(job.options == "all" for job, _, _ in batch):
             raise RuntimeError("the whole batch")
-        return [ProblemError(422, "own") if job.asked == "own" else job.texts[first:last] for job, first, last in batch]
+        return [
+            ProblemError(422, "own") if job.options == "own" else job.texts[first:last] for job, first, last in batch
+        ]
 
-    def finished(self, job):
+    def finish(self, job):
         return [text for part in job.parts for text in part]
 
 

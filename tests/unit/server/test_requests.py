@@ -9,15 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.synthetic import QUICK, topics
-from unidex.server import request_bodies as reading
-from unidex.server import schemas
+from unidex.server import request_bodies, schemas
 from unidex.server.app import create_app
 from unidex.server.limits import Limits
 from unidex.server.problems import ProblemError
 from unidex.server.settings import Settings
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
-LIMITS = Limits(text_length=20, texts=3, labels=4, k=10, body=10_000, header_seconds=1, body_seconds=1)
+LIMITS = Limits(text_length=20, texts=3, labels=4, k=10, body=10_000, body_seconds=1)
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +75,13 @@ LABELS = st.fixed_dictionaries(
 
 def accepted(kind, body):
     try:
-        found = reading.decoded(kind, body)
+        found = request_bodies.decode(kind, body)
         if kind is schemas.PredictRequest:
-            reading.texts_of(found, LIMITS)
+            request_bodies.texts_of(found, LIMITS)
         elif kind is schemas.NewLabels:
-            reading.new_labels(found, LIMITS)
+            request_bodies.read_new_labels(found, LIMITS)
         elif kind is schemas.RenameRequest:
-            reading.check_text(found.text, "text", LIMITS)
+            request_bodies.check_text(found.text, "text", LIMITS)
     except ProblemError as problem:
         return problem.status != 422
     return True
@@ -112,7 +111,7 @@ def test_requests_are_taken_if_and_only_if_the_description_allows_them(document,
 def test_any_bytes_are_a_request_or_a_problem(body):
     status = 200
     try:
-        reading.decoded(schemas.PredictRequest, body)
+        request_bodies.decode(schemas.PredictRequest, body)
     except ProblemError as problem:
         status = problem.status
     assert status in (200, 400, 422)

@@ -23,7 +23,7 @@ from unidex.training.loop import Trainer, TrainingStoppedError
 from unidex.training.optimisers import Optimisers
 from unidex.training.training_set import Batching, TrainingSet
 from unidex.training.validation import Validation
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 # The recipe auto, with less of everything; batches so small that hard negatives change the pool.
 # Rehearsals are looked at in test_calibration.py.
@@ -175,7 +175,7 @@ def test_without_a_validation_split_all_texts_are_trained_on_from_the_start():
     assert model.metrics["training"]["epochs"] == 2
     assert model.config.predict.knn == 0
     # They count for nothing, but their texts are kept.
-    assert model.neighbours.kept[0] == DATA.train.texts[0]
+    assert model.scorer.knn.snippets[0] == DATA.train.texts[0]
 
 
 # Trials.

@@ -22,7 +22,8 @@ from unidex.nn.row_table import merged
 from unidex.pools.pool import make_batch
 from unidex.training.loop import TrainingStoppedError
 from unidex.training.training_set import Batching
-from unidex.verbs.pipeline import evaluate, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.train import train
 
 APART = "heads.shared_encoder=false"
 SMALL = ["encoder.dim=12", "features.min_df=1", "heads.dropout=0", "heads.classifier_dropout=0", "encoder.dropout=0"]

@@ -22,7 +22,7 @@ from unidex.nn.label_tree import balanced_clusters, cut, label_centroids
 from unidex.pools.batches import cluster_size, joined_clusters
 from unidex.training.frozen import frozen
 from unidex.training.loop import Trainer
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 RECIPE = """
 about = "two stages"

@@ -10,7 +10,8 @@ from helpers.synthetic import QUICK, topics
 from unidex.errors import ConfigError, UnidexError
 from unidex.model.model import Model
 from unidex.training.phases import batch_size_for
-from unidex.verbs.pipeline import evaluate, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.train import train
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from unidex.training import trials as trying
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.trials import SAID, tries
 from unidex.training.validation import Validation, _held_out, rarest_features
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 AUTO = [*QUICK, "train.validate_every=1", "train.epochs=4", "train.validation=0.2", "features.min_df=1"]
 
@@ -232,7 +232,7 @@ def test_a_choice_scores_as_the_model_of_its_weights_does(unweighed):
     model = Model.build(config, network, labels, validation.labels, train=(validation.train_texts[rows], known))
     found = model.predict(list(validation.split.texts), 40, forbidden=validation.forbidden)
     assert choice.metrics == pytest.approx(metrics_of(found, data, validation.split), abs=1e-6)
-    # The neighbours have a say: without them the scores are others.
+    # Without the kNN part the metrics differ.
     assert choice.metrics != validation.choice(network, 1, with_weights(config, knn=0.0)).metrics
 
 
