@@ -16,7 +16,7 @@ from unidex.verbs.score import Scores, find_split, score_topk
 
 if TYPE_CHECKING:
     from unidex.model.model import Model
-    from unidex.model.searcher import Mode
+    from unidex.scoring.layout import Mode
 
 _BLOCK = 4096
 
