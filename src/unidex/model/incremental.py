@@ -149,12 +149,16 @@ class _KnownTexts:
         knn = model.scorer.knn
         if knn is None or knn.num_texts == 0:
             return cls(np.full(len(vectors_NJ), -1))
-        near_N = knn.search(vectors_NJ, 1).ids[:, 0]
-        # By the cosine: rounding to 8 bits per number changes the length of a vector more than its direction.
-        stored_NJ = knn.vectors(near_N)
-        lengths_N = np.linalg.norm(vectors_NJ, axis=1) * np.linalg.norm(stored_NJ, axis=1)
-        products_N = np.einsum("nj,nj->n", vectors_NJ, stored_NJ)
-        return cls(np.where((products_N >= _SAME * lengths_N) & (lengths_N > 0), near_N, -1))
+        # By the cosine: of vectors that are not unit vectors, a longer one may have a higher inner product than the
+        # text itself, and rounding to 8 bits per number changes the length of a vector more than its direction.
+        near_NK = knn.search(vectors_NJ, min(NEAR_TEXTS, knn.num_texts)).ids
+        stored_NKJ = knn.vectors(near_NK.ravel()).reshape(*near_NK.shape, -1)
+        lengths_NK = np.linalg.norm(vectors_NJ, axis=1)[:, None] * np.linalg.norm(stored_NKJ, axis=2)
+        products_NK = np.einsum("nj,nkj->nk", vectors_NJ, stored_NKJ)
+        cosines_NK = np.where(lengths_NK > 0, products_NK / np.where(lengths_NK > 0, lengths_NK, 1), 0)
+        best_N1 = cosines_NK.argmax(axis=1)[:, None]
+        ids_N, cosines_N = (np.take_along_axis(part, best_N1, axis=1)[:, 0] for part in (near_NK, cosines_NK))
+        return cls(np.where(cosines_N >= _SAME, ids_N, -1))
 
     def remember(
         self, model: Model, texts: list[str], vectors_NJ: NDArray[np.float32], positives: sparse.csr_array
