@@ -674,14 +674,11 @@ def test_the_page_takes_little_cpu_time_to_load(tab):
     session = tab.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
-    def seconds_so_far():
-        metrics = session.send("Performance.getMetrics")["metrics"]
-        return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
-
     seconds = []
     for _ in range(3):
-        before = seconds_so_far()
         page.reload()
         page.locator("#modes input").first.wait_for(state="attached")
-        seconds.append(seconds_so_far() - before)
+        # Since the navigation.
+        metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+        seconds.append(metrics["TaskDuration"])
     assert 0 < min(seconds) < 0.3

@@ -1,4 +1,4 @@
-"""The heads of a label tree: what each level reads of a text, and one vector a cluster.
+"""The heads of a label tree: what each level reads of a text, and one vector per cluster.
 
 Shapes: B texts, C clusters of a level, D numbers that a level reads.
 """
@@ -29,7 +29,7 @@ class TreeHeads(nn.Module):
 
     Attributes:
         layers: for each level the layers of the encoder it reads; empty where every level reads the encoder's vector.
-        tables: for each level a vector a cluster, C x D, or one number more with a bias; they begin at 0.
+        tables: for each level one vector per cluster, C x D, or one number more with a bias; 0 at first.
         learns: whether anything of it does.
 
     References: InceptionXML (arXiv 2109.07319), section 4; CascadeXML (arXiv 2211.00640).

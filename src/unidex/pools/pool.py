@@ -22,7 +22,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a step sees.
+    """The texts and labels of a step.
 
     Attributes:
         texts: ids of the texts, B.
@@ -49,9 +49,9 @@ def entries_of(matrix: sparse.csr_array, rows: Ids) -> tuple[Ids, NDArray[np.int
 
 
 def draw_labels(positives: sparse.csr_array, texts: Ids, count: int, rng: np.random.Generator) -> Ids:
-    """At most ``count`` labels a text: drawn with replacement, so that a text with many labels repeats few.
+    """At most ``count`` labels per text: drawn with replacement, so that a text with many labels repeats few.
 
-    The result has one label a draw; texts without labels draw none.
+    The result has one label per draw; texts without labels draw none.
     """
     starts = positives.indptr[texts].astype(np.int64)
     sizes = positives.indptr[texts + 1].astype(np.int64) - starts
@@ -94,7 +94,7 @@ def choose_labels(drawn: Ids, negatives: Ids, further: Ids, size: int) -> Ids:
 
 
 def make_targets(positives: sparse.csr_array, filter_pairs: sparse.csr_array, texts: Ids, labels: Ids) -> Targets:
-    """Which pairs of texts and pool are positive, whoever brought the label in, and which are filter pairs.
+    """Which pairs of texts and pool are positive, whichever text brought the label in, and which are filter pairs.
 
     A pair that is both counts as a positive.
     """
@@ -119,7 +119,7 @@ def make_targets(positives: sparse.csr_array, filter_pairs: sparse.csr_array, te
 
 
 def _places_in(pool: Ids, labels: NDArray[np.integer[Any]]) -> tuple[Ids, NDArray[np.bool_]]:
-    """The place of each label in an ascending pool, and whether it is there. Costs nothing a label outside of it."""
+    """The place of each label in an ascending pool, and whether it is there. Labels outside of it cost nothing."""
     if len(pool) == 0:
         return np.zeros(len(labels), dtype=np.int64), np.zeros(len(labels), dtype=bool)
     places = np.minimum(np.searchsorted(pool, labels), len(pool) - 1)

@@ -30,11 +30,11 @@ from unidex.nn.label_tree import LabelTree, nested_clusters
 from unidex.pools.pool import whole_batch
 from unidex.training import beam
 from unidex.training.beam import Beam, candidate_targets, kept_clusters, targets_of_clusters
-from unidex.training.frozen import frozen
+from unidex.training.frozen import freeze
 from unidex.training.loop import Trainer
 from unidex.training.step import Step
 from unidex.training.training_set import TrainingSet
-from unidex.training.tree_setup import cluster_positives, grown_tree
+from unidex.training.tree_setup import cluster_positives, grow_tree
 from unidex.verbs.train import train
 
 # The recipe as a test bears it: three levels of few clusters, narrow beams.
@@ -57,7 +57,7 @@ def built(data, *settings, seed=0):
     torch.manual_seed(seed)
     encoder = build_encoder(config, data.train.texts, data.labels.texts)
     texts = encoder.prepare(data.train.texts)
-    tree = grown_tree(texts, data.train.positives, config.tree, seed)
+    tree = grow_tree(texts, data.train.positives, config.tree, seed)
     network = build_network(config, encoder, data.num_labels, tree=tree)
     whole = TrainingSet(texts, encoder.prepare(data.labels.texts), data.train.positives, data.train.filter_pairs)
     return network, whole, config
@@ -109,7 +109,7 @@ def test_levels_that_are_too_fine_are_left_out():
     assert kept_levels([64], 20) == [0]
     data = topics()
     texts = sparse.csr_array(np.ones((240, 3), dtype=np.float32))
-    tree = grown_tree(texts, data.train.positives, config_of("tree.levels=[2, 500]").tree, 0)
+    tree = grow_tree(texts, data.train.positives, config_of("tree.levels=[2, 500]").tree, 0)
     assert (tree.num_clusters, tree.levels) == ((2,), (0,))
 
 
@@ -286,7 +286,7 @@ def test_a_step_in_chunks_equals_one_graph(settings):
     network, whole, config = built(data, *settings, "train.chunk=3")
     network.train()
     if config.train.freeze_encoder:
-        network, whole = frozen(network, whole, config, ALONE)
+        network, whole = freeze(network, whole, config, ALONE)
         network.train()
     batch = whole_batch(whole.positives, whole.filter_pairs, np.arange(8))
     value, wanted = step_gradients(network, whole, one_graph(config), batch)

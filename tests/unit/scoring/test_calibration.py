@@ -316,11 +316,11 @@ def test_simulating_the_decay_phase_does_not_change_the_model(folder, tmp_path):
     plain = train(DATA, "auto", settings=[*SMALL, "train.simulate_decay_up_to=0"], out=tmp_path / "plain")
     for name in ("encoder.safetensors", "classifier.safetensors", "labels.jsonl"):
         assert (folder / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
-    rehearsed = Model.load(folder)
-    assert plain.metrics["test"] == rehearsed.metrics["test"]
-    assert plain.metrics["choice"] == rehearsed.metrics["choice"]
+    simulated = Model.load(folder)
+    assert plain.metrics["test"] == simulated.metrics["test"]
+    assert plain.metrics["choice"] == simulated.metrics["choice"]
     # Else it would be in vain.
-    assert plain.scorer.calibration.as_dict() != rehearsed.scorer.calibration.as_dict()
+    assert plain.scorer.calibration.as_dict() != simulated.scorer.calibration.as_dict()
 
 
 def test_the_simulated_decay_phase_does_not_train_on_the_validation_texts(monkeypatch):
@@ -340,7 +340,9 @@ def test_the_simulated_decay_phase_does_not_train_on_the_validation_texts(monkey
     assert sizes == [192, 192, "fit", 240]
 
 
-@pytest.mark.parametrize(("phase", "done_again"), [("rehearsal", ["rehearsal", "falling"]), ("falling", ["falling"])])
+@pytest.mark.parametrize(
+    ("phase", "done_again"), [("simulated-decay", ["simulated-decay", "decay"]), ("decay", ["decay"])]
+)
 def test_a_stopped_and_resumed_run_has_the_same_probabilities(folder, tmp_path, monkeypatch, phase, done_again):
     step, steps = Trainer._step, []
 
@@ -351,9 +353,9 @@ def test_a_stopped_and_resumed_run_has_the_same_probabilities(folder, tmp_path, 
         return step(self, rows, number)
 
     monkeypatch.setattr(Trainer, "_step", noted)
-    with pytest.raises(TrainingStoppedError, match=r"stopped by a signal at step 4 of .*; go on with --resume"):
+    with pytest.raises(TrainingStoppedError, match=r"stopped by a signal at step 4 of .*; continue it with --resume"):
         train(DATA, "auto", settings=SMALL, out=tmp_path / "model")
-    num_steps = {"rehearsal": 32, "falling": 40}
+    num_steps = {"simulated-decay": 32, "decay": 40}
     del steps[:]
     steps += [phase] * 4
     train(DATA, "auto", settings=SMALL, out=tmp_path / "model", resume=True)
