@@ -29,7 +29,7 @@ from unidex.nn.assembly import build_network
 from unidex.scoring.decision_tree import DecisionTreeFusion, Tree
 from unidex.server.app import create_app
 from unidex.server.settings import Settings
-from unidex.training.tree_setup import grown_tree
+from unidex.training.tree_setup import grow_tree
 
 DATA = topics(num_labels=18, num_train=80, num_test=6, labels_per_text=3)
 TEXTS = [*DATA.test.texts, "w0a w1b w2c", "nothing of this is known"]
@@ -118,7 +118,7 @@ def network_of(heads, tree):
     torch.manual_seed(0)
     encoder = build_encoder(config, DATA.train.texts, DATA.labels.texts)
     texts = encoder.prepare(DATA.train.texts)
-    shape = grown_tree(texts, DATA.train.positives, config.tree, 0) if tree else None
+    shape = grow_tree(texts, DATA.train.positives, config.tree, 0) if tree else None
     network = build_network(config, encoder, DATA.num_labels, tree=shape)
     with torch.no_grad():
         for parameter in network.parameters():
