@@ -198,8 +198,8 @@ def joined(device: torch.device) -> Iterator[Processes]:
             raise
         raise ProcessLostError(
             f"all {processes.size} processes of a run must live, but one has ended or cannot be reached (process "
-            f"{processes.rank} noticed: {str(error).splitlines()[0][:120]}); go on with --resume, or let torchrun do "
-            "so with --max-restarts"
+            f"{processes.rank} noticed: {str(error).splitlines()[0][:120]}); continue with --resume, or let torchrun "
+            "do so with --max-restarts"
         ) from error
 
 
