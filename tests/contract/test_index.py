@@ -185,7 +185,7 @@ def test_manifest_tells_kind_size_and_settings(kind, tmp_path):
 @kinds
 def test_wrong_input_is_refused(kind):
     index = index_layer.build(kind, np.eye(3, dtype=np.float32))
-    with pytest.raises(ValueError, match="text vectors must have 3 numbers a row like the index, but have 4"):
+    with pytest.raises(ValueError, match="text vectors must have 3 numbers per row like the index, but have 4"):
         index.search(np.zeros((1, 4), dtype=np.float32), k=1)
     with pytest.raises(
         ValueError, match=r"text vectors must have two dimensions \[number, dim\], but have shape \(3,\)"

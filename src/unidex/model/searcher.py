@@ -85,7 +85,7 @@ class Searcher:
             return TopK(np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32))
         if len(parts) == 1:
             return parts[0]
-        return TopK(np.concatenate([part.ids for part in parts]), np.concatenate([part.scores for part in parts]))
+        return TopK.concatenate(parts)
 
     def probabilities(self, topk: TopK, mode: Mode | None = None) -> NDArray[np.float32] | None:
         """How likely each predicted label is right, N x K, 0 for none; None without a calibration for the mode.

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from unidex.metrics.bins import CLASSES, HEAD_ABOVE, TAIL_BELOW
+from unidex.data.summary import HEAD_ABOVE, TAIL_BELOW
+from unidex.metrics.bins import CLASSES
 from unidex.report.pictures import INK, LINE, new_figure, save_figure
 
 # Told apart by eyes that do not see red and green, and in print without colour by their lightness.

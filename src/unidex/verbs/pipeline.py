@@ -239,7 +239,7 @@ def _predicted(model: Model, dataset: Dataset, texts: Split, mode: Mode | None, 
             found = model.predict(part, places, mode=mode, forbidden=unknown)
             parts.append(TopK(np.where(found.ids < 0, PADDING, ids_of[found.ids]), found.scores))
             advance(len(part))
-    return TopK(np.concatenate([part.ids for part in parts]), np.concatenate([part.scores for part in parts]))
+    return TopK.concatenate(parts)
 
 
 def calibrate(
