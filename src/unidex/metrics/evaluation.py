@@ -13,7 +13,7 @@ from unidex.data.dataset import Propensity, Split
 from unidex.errors import DataError, listed, quoted
 from unidex.metrics.bins import CLASSES, Bin, contributions, frequency_bins, frequency_classes
 from unidex.metrics.propensity import inverse_propensity
-from unidex.metrics.ranking import (
+from unidex.metrics.ranked_lists import (
     LabelWeights,
     any_hit,
     best_gains,

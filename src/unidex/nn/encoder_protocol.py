@@ -55,7 +55,7 @@ class Encoder(Protocol):
         """
 
     def save(self, folder: Path) -> None:
-        """Write everything but the weights, which the network saves."""
+        """Write everything but the weights, which the network saves, to a folder that is there."""
 
 
 class HasTable(Protocol):

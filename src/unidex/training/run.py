@@ -32,7 +32,7 @@ from unidex.storage.atomic import write_text
 from unidex.training.loop import Trainer
 from unidex.training.parts_setup import make_parts, words_of_labels
 from unidex.training.phases import FALLING, REHEARSAL, changed, falling, sized
-from unidex.training.table_files import tables_to_files
+from unidex.training.table_storage import tables_to_files
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.transfer import (
     carry_on,

@@ -16,7 +16,7 @@ from unidex.metrics import evaluation as evaluation_module
 from unidex.metrics.bins import contributions, frequency_bins, frequency_classes
 from unidex.metrics.evaluation import DEFAULT_KS, METRICS, Evaluation
 from unidex.metrics.propensity import inverse_propensity
-from unidex.metrics.ranking import LabelWeights, best_gains, hits, ndcg, precision, reciprocal_rank
+from unidex.metrics.ranked_lists import LabelWeights, best_gains, hits, ndcg, precision, reciprocal_rank
 from unidex.topk import TopK
 
 
@@ -469,7 +469,7 @@ def test_functions_alone_agree_with_the_evaluation(problem):
 
 
 def test_the_examples_of_the_metrics_page_run():
-    document = DOCS / "metrics.md"
+    document = DOCS / "reference" / "metrics.md"
     failed, tried = doctest.testfile(str(document), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried > 5
     assert failed == 0
