@@ -235,7 +235,7 @@ def test_damaged_folders_are_refused(kind, tmp_path):
     (folder / "manifest.json").write_text(json.dumps(manifest))
     data = folder / {"exact": "vectors.npy", "hnsw": "graph.faiss", "pq": "vectors.npy"}[kind]
     data.write_bytes(data.read_bytes()[:50])
-    with pytest.raises(ModelError, match=r"build (the index again|it anew)"):
+    with pytest.raises(ModelError, match=r"build (the index|it) again"):
         index_layer.load(folder)
     with pytest.raises(ModelError, match="must be of an index"):
         (ExactIndex if kind == "hnsw" else HnswIndex).load(folder)

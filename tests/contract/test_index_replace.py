@@ -189,7 +189,7 @@ def test_replacing_nothing_changes_nothing(kind):
         ([[1]], np.ones((1, DIM)), "replaced labels must be a list of ids"),
         ([2, 2], np.ones((2, DIM)), "replaced labels must differ, but some come more than once: 2"),
         ([1, 2], np.ones((1, DIM)), "one vector per replaced label, but there are 1 vectors and 2 labels"),
-        ([1], np.ones((1, DIM + 1)), f"must have {DIM} numbers a row"),
+        ([1], np.ones((1, DIM + 1)), f"must have {DIM} numbers per row"),
         ([1], np.ones(DIM), "must have two dimensions"),
         ([1, 2], np.array([[1.0] * DIM, [np.nan] * DIM]), "must be finite numbers, but row 1 is not"),
     ],

@@ -56,9 +56,9 @@ def _print(found: dict[str, Any]) -> None:
     rows: list[tuple[str, object]] = [
         ("texts, train / test", f"{found['num_train']:,} / {found['num_test']:,}"),
         ("labels", f"{found['num_labels']:,}"),
-        ("labels a text", f"train {found['labels_per_text']:.2f}{split}"),
-        ("train texts a label", f"mean {found['texts_per_label']:.2f}, most {found['most_texts_of_a_label']:,}"),
-        ("words a text / a label", f"{found['words_per_text']:.1f} / {found['words_per_label']:.1f}"),
+        ("labels per text", f"train {found['labels_per_text']:.2f}{split}"),
+        ("train texts per label", f"mean {found['texts_per_label']:.2f}, max {found['max_texts_per_label']:,}"),
+        ("words per text / per label", f"{found['words_per_text']:.1f} / {found['words_per_label']:.1f}"),
         ("head / torso / tail labels (>100, 10-100, <10 texts)", classes),
         ("labels never in train", f"{found['labels_never_in_train']:,}"),
         (
