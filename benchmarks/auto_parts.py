@@ -12,7 +12,8 @@ import time
 from unidex.data.dataset import Split
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
-from unidex.verbs.pipeline import evaluate, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.train import train
 
 VARIANTS = {
     "auto": [],

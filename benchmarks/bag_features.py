@@ -8,7 +8,7 @@ import sys
 import time
 
 from unidex.data.formats import read
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 VARIANTS = {
     "words, parts, bigrams (default)": [],

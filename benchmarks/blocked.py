@@ -26,9 +26,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # the name everybody knows it by
 from torch import Tensor
 
-from unidex.losses import Targets, blocked_bce, blocked_softmax
-from unidex.losses.blocked import in_blocks
-from unidex.losses.blocks import Sink
+from unidex.losses import BlockedBce, BlockedContrastive, BlockedSoftmax, BlockedTriplet, Targets, run_blocked
+from unidex.losses.blocks import BlockedLoss, LabelBlocks, Sink
 from unidex.losses.softmax import SUPCON
 
 Run = Callable[[], object]
@@ -93,8 +92,8 @@ def measured(num_texts: int, num_labels: int, dim: int, num_rounds: int, block_s
         torch.ones_like(labels_LD),
     )
 
-    def step(loss: Callable[..., object], texts_BD: Tensor = texts_BD, sink: Sink | None = None) -> Run:
-        return partial(loss, texts_BD, labels_LD, scale, targets, block_size=block_size, sink=sink)
+    def step(loss: BlockedLoss, texts_BD: Tensor = texts_BD, sink: Sink | None = None) -> Run:
+        return partial(run_blocked, loss, texts_BD, labels_LD, scale, targets, block_size=block_size, sink=sink)
 
     # In training, the rows of the table are changed at once; here the gradient is only looked at.
     def sink(places: slice, grad_lD: Tensor) -> None:
@@ -102,16 +101,19 @@ def measured(num_texts: int, num_labels: int, dim: int, num_rounds: int, block_s
 
     candidates: dict[str, Run] = {
         "three products": partial(three_products, texts_BD, labels_LD, scores_BL, grad_BD, grad_LD),
-        "decoupled softmax": step(blocked_softmax),
-        "decoupled softmax, to a sink": step(blocked_softmax, sink=sink),
-        "decoupled softmax, scores of size 1000": step(blocked_softmax, texts_BD * 200),
-        "supcon": step(partial(blocked_softmax, form=SUPCON)),
-        "decoupled softmax, both directions": step(partial(blocked_softmax, text_to_label=0.5)),
-        "bce, sum": step(blocked_bce),
+        "decoupled softmax": step(BlockedSoftmax),
+        "decoupled softmax, to a sink": step(BlockedSoftmax, sink=sink),
+        "decoupled softmax, scores of size 1000": step(BlockedSoftmax, texts_BD * 200),
+        "supcon": step(partial(BlockedSoftmax, form=SUPCON)),
+        "decoupled softmax, both directions": step(partial(BlockedSoftmax, text_to_label=0.5)),
+        "bce": step(BlockedBce),
+        "triplet": step(BlockedTriplet),
+        "contrastive": step(BlockedContrastive),
     }
     times = [{name: cpu_ms(run) for name, run in candidates.items()} for _ in range(num_rounds)]
     least = {name: min(round_[name] for round_ in times) for name in candidates}
-    most = max(block.targets.shape[1] for block in in_blocks(targets, block_size, dim)[1])
+    blocks = LabelBlocks(texts_BD, labels_LD, scale, targets, block_size=block_size).blocks
+    most = max(block.targets.shape[1] for block in blocks)
     rows: list[Row] = []
     for name, run in candidates.items():
         row: Row = {"labels": num_labels, "name": name, "cpu_ms": least[name]}

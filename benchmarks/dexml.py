@@ -37,7 +37,7 @@ from unidex.pools.batches import random_batches
 from unidex.pools.pool import Batch, entries_of, make_batch, whole_batch
 from unidex.training import loop
 from unidex.training import training_set as batching
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 LOSSES = {
     "BCE, mean": ["loss.dual=bce", "loss.bce_reduction=mean"],

@@ -23,7 +23,7 @@ from unidex.config.recipes import load
 from unidex.data.dataset import Dataset
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 GANDALF = "augment.method=gandalf"
 VARIANTS = {

@@ -18,7 +18,7 @@ from unidex.data.texts import Texts
 from unidex.features.extractor import FeatureExtractor
 from unidex.metrics.evaluation import Evaluation
 from unidex.topk import TopK
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 
 def main() -> None:

@@ -10,7 +10,8 @@ import time
 
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
-from unidex.verbs.pipeline import evaluate, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.train import train
 
 VARIANTS = {
     "unidec": [],

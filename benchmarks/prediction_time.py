@@ -13,7 +13,7 @@ import numpy as np
 
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
-from unidex.verbs.pipeline import load_model
+from unidex.verbs.models import load_model
 
 
 def main() -> None:

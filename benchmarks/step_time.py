@@ -42,8 +42,8 @@ import torch.nn.functional as F  # noqa: N812  # the name everybody knows it by
 from scipy import sparse
 from torch import Tensor
 
-from unidex.losses import Targets, blocked_softmax, decoupled_softmax
-from unidex.losses.blocked import in_blocks
+from unidex.losses import BlockedSoftmax, Targets, decoupled_softmax, run_blocked
+from unidex.losses.blocks import LabelBlocks
 from unidex.losses.inner_product import inner_product_loss
 from unidex.nn.row_table import RowAdagrad, RowTable
 from unidex.pools.pool import Batch, make_batch, whole_batch
@@ -114,9 +114,11 @@ class Problem:
     def step(self, kind: Kind) -> None:
         """One step of a kind, with the next texts and pool."""
         if kind == "all":
-            blocked_softmax(self.texts_BD, self.table.weight, SCALE, self._whole, sink=self._move)
+            run_blocked(BlockedSoftmax, self.texts_BD, self.table.weight, SCALE, self._whole, sink=self._move)
         elif kind == "loss only":
-            blocked_softmax(self.texts_BD, self.table.weight, SCALE, self._whole, sink=lambda rows, gradient: None)
+            run_blocked(
+                BlockedSoftmax, self.texts_BD, self.table.weight, SCALE, self._whole, sink=lambda rows, gradient: None
+            )
         elif kind == "picked":
             self._step_on(self._pools[next(self._turn) % NUM_STEPS])
         else:
@@ -132,7 +134,8 @@ class Problem:
         num_texts, pool, dim = self.sizes.num_texts, self.sizes.pool, self.sizes.dim
         if kind == "picked":
             return self.num_labels * (dim + 3) + num_texts * pool + (6 * num_texts + 3 * pool) * dim
-        block = max(block.targets.shape[1] for block in in_blocks(self._whole, None, dim)[1])
+        blocks = LabelBlocks(self.texts_BD, self.table.weight, SCALE, self._whole).blocks
+        block = max(block.targets.shape[1] for block in blocks)
         return self.num_labels * (dim + 2) + num_texts * block + (5 * num_texts + 2 * block) * dim
 
     def _chosen(self, texts: np.ndarray[Any, np.dtype[np.int64]]) -> Batch:

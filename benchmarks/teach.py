@@ -31,7 +31,7 @@ from unidex.metrics.evaluation import Evaluation
 from unidex.model.incremental import teach
 from unidex.model.model import Model
 from unidex.topk import TopK
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 TAIL = (2, 9)  # train texts of the known labels that are taught
 PLACES = 30

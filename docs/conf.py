@@ -17,7 +17,8 @@ version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build", "_generated"]
-nitpicky = False
+# Two hyphens are an option of the command line, not a dash.
+smartquotes = False
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
@@ -33,7 +34,8 @@ napoleon_use_ivar = True
 
 html_theme = "furo"
 html_title = f"unidex {__version__}"
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 # Nothing is loaded from other hosts, and the source of every page is the Markdown file in the repository.
 html_copy_source = False
 html_show_sourcelink = False

@@ -19,12 +19,17 @@ from typer.main import get_command
 
 from unidex.cli.main import app
 from unidex.config import Config
+from unidex.config.names import ENCODERS, LOSSES
 from unidex.config.recipe import settings_with_meaning
 from unidex.config.recipes import load, recipe_names
 from unidex.config.renamed import RENAMED
+from unidex.config.rules import rules_markdown
 from unidex.config.toml_text import toml_value
 from unidex.server.app import create_app
 from unidex.server.settings import Settings
+
+# Settings whose values are names that other files register.
+_NAMES = {"encoder.kind": ENCODERS, "loss.dual": LOSSES, "loss.classifier": LOSSES}
 
 
 def settings() -> str:
@@ -39,6 +44,7 @@ def settings() -> str:
             about = type(getattr(Config(), name)).__doc__ or ""
             lines += ["", f"## {name}", "", about, "", "| setting | default | values | meaning |", "|---|---|---|---|"]
         definition = schema["$defs"][type(getattr(Config(), name)).__name__]["properties"][key]
+        definition |= {"enum": list(_NAMES[path])} if path in _NAMES else {}
         lines.append(f"| `{path}` | {_code(toml_value(default))} | {_values(definition)} | {_cell(meaning)} |")
     return "\n".join(lines)
 
@@ -70,7 +76,9 @@ def command_line() -> str:
         arguments = [_placeholder(found) for found in command.params if found.param_type_name == "argument"]
         usage = " ".join(["unidex", name, *arguments, "[OPTIONS]"])
         lines += ["", f"## unidex {name}", "", "```text", usage, "```", ""]
-        lines += [_escape((command.help or "").replace("\\[", "["))]
+        for paragraph in (command.help or "").replace("\\[", "[").split("\n\n"):
+            example = paragraph.removeprefix("Example: ")
+            lines += ["", _escape(paragraph) if example == paragraph else f"```text\n{example}\n```"]
         lines += ["", "| | default | meaning |", "|---|---|---|", *map(_parameter, command.params)]
     return "\n".join(lines)
 
@@ -113,11 +121,7 @@ def http_routes() -> str:
 
 def refused_combinations() -> str:
     """The settings that cannot be combined, with the reason for each."""
-    try:
-        from unidex.config.rules import as_markdown
-    except ImportError:
-        return "None."
-    return as_markdown()
+    return rules_markdown()
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -153,7 +157,7 @@ def _commands(group: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from _commands(command, f"{prefix}{name} ")
-        else:
+        elif not command.hidden:
             yield prefix + name, command
 
 

@@ -13,9 +13,9 @@ _WHERE = {
     "Model": "unidex.model.model",
     "TopK": "unidex.topk",
     "UnidexClassifier": "unidex.sklearn",
-    "evaluate": "unidex.verbs.pipeline",
+    "evaluate": "unidex.verbs.evaluate",
     "read": "unidex.data.formats",
-    "train": "unidex.verbs.pipeline",
+    "train": "unidex.verbs.train",
 }
 __all__ = ["Dataset", "Model", "TopK", "UnidexClassifier", "__version__", "evaluate", "read", "train"]
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from unidex.model.model import Model
     from unidex.sklearn import UnidexClassifier
     from unidex.topk import TopK
-    from unidex.verbs.pipeline import evaluate, train
+    from unidex.verbs.evaluate import evaluate
+    from unidex.verbs.train import train
 
 
 def __getattr__(name: str) -> Any:

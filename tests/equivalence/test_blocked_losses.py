@@ -4,8 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -15,20 +13,31 @@ import torch.nn.functional as F  # noqa: N812  # the name everybody knows it by
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.waits import PATIENCE
+from helpers.blocked import as_function
+from helpers.simulated_ranks import Threads
+from unidex.config import Loss
 from unidex.losses import (
+    BlockedBce,
+    BlockedContrastive,
+    BlockedSoftmax,
+    BlockedTriplet,
+    HeadLoss,
+    RegisteredLoss,
     Targets,
     bce,
-    blocked_bce,
-    blocked_softmax,
+    contrastive,
     decoupled_softmax,
+    differentiable,
     one_positive,
     supcon,
     symmetric,
+    triplet,
 )
+from unidex.losses.blocks import LabelBlocks
 from unidex.losses.softmax import DECOUPLED, SUPCON
 
 SOFTMAX = sys.modules["unidex.losses.blocked_softmax"]
+blocked_softmax, blocked_bce = as_function(BlockedSoftmax), as_function(BlockedBce)
 
 
 # The formulas. y holds the targets, known the positives (also those with the target 0), ignored the ignored pairs.
@@ -67,7 +76,7 @@ def naive_softmax(scores, targets, form=DECOUPLED, text_to_label=1.0, log_q_L=No
     return text_to_label * by_text + (1 - text_to_label) * by_label
 
 
-def naive_bce(scores, targets, reduction="sum", keep_texts_without_positive=False):
+def naive_bce(scores, targets, reduction="mean", keep_texts_without_positive=False):
     y, known, ignored = dense(targets)
     counted = ~ignored & ~(known & (y == 0))
     if not keep_texts_without_positive:
@@ -77,6 +86,10 @@ def naive_bce(scores, targets, reduction="sum", keep_texts_without_positive=Fals
     return losses / max(1, int(counted.sum()) if reduction == "mean" else num_texts)
 
 
+# A loss that registers no blocked form.
+DENSE_ONLY = RegisteredLoss(
+    "dense-only", dense=lambda settings: decoupled_softmax, takes_text_to_label=True, takes_log_q=True
+)
 LOSSES = {
     "decoupled": (blocked_softmax, naive_softmax),
     "supcon": (partial(blocked_softmax, form=SUPCON), partial(naive_softmax, form=SUPCON)),
@@ -96,19 +109,51 @@ LOSSES = {
         partial(blocked_softmax, form=SUPCON, text_to_label=0),
         partial(naive_softmax, form=SUPCON, text_to_label=0),
     ),
-    "bce, sum": (blocked_bce, naive_bce),
-    "bce, mean": (partial(blocked_bce, reduction="mean"), partial(naive_bce, reduction="mean")),
+    "bce, sum": (partial(blocked_bce, reduction="sum"), partial(naive_bce, reduction="sum")),
+    "bce, mean": (blocked_bce, naive_bce),
     "bce, sum, all texts": (
+        partial(blocked_bce, reduction="sum", keep_texts_without_positive=True),
+        partial(naive_bce, reduction="sum", keep_texts_without_positive=True),
+    ),
+    "bce, mean, all texts": (
         partial(blocked_bce, keep_texts_without_positive=True),
         partial(naive_bce, keep_texts_without_positive=True),
     ),
-    "bce, mean, all texts": (
-        partial(blocked_bce, reduction="mean", keep_texts_without_positive=True),
-        partial(naive_bce, reduction="mean", keep_texts_without_positive=True),
+    # The dense forms of these are held to their formulas in tests/unit/losses.
+    "triplet": (
+        partial(as_function(BlockedTriplet), num_negatives=3),
+        differentiable(partial(triplet, num_negatives=3)),
+    ),
+    "triplet, hardest positives": (
+        partial(as_function(BlockedTriplet), num_positives=2, margin=2.0),
+        differentiable(partial(triplet, num_positives=2, margin=2.0)),
+    ),
+    "contrastive": (
+        partial(as_function(BlockedContrastive), num_negatives=4, d=0.5, min_term=0.3),
+        differentiable(partial(contrastive, num_negatives=4, d=0.5, min_term=0.3)),
+    ),
+    **{
+        f"{name}, bce beside it": (
+            HeadLoss.of(name, Loss(text_to_label=0.3), bce_weight=0.4).blocked,
+            differentiable(HeadLoss.of(name, Loss(text_to_label=0.3), bce_weight=0.4).dense()),
+        )
+        for name in ("decoupled-softmax", "supcon", "soft-top-k", "triplet", "contrastive", "bce")
+    },
+    "collected": (HeadLoss(DENSE_ONLY, Loss(text_to_label=1.0)).blocked, naive_softmax),
+    "collected, both directions": (
+        HeadLoss(DENSE_ONLY, Loss(text_to_label=0.3)).blocked,
+        partial(naive_softmax, text_to_label=0.3),
+    ),
+    "collected, bce beside it": (
+        HeadLoss(DENSE_ONLY, Loss(text_to_label=0.3), bce_weight=0.4).blocked,
+        lambda scores, targets: naive_softmax(scores, targets, text_to_label=0.3) + 0.4 * naive_bce(scores, targets),
     ),
 }
 each_loss = pytest.mark.parametrize(("loss", "naive"), LOSSES.values(), ids=LOSSES.keys())
-softmaxes = pytest.mark.parametrize(("loss", "naive"), list(LOSSES.values())[:6], ids=list(LOSSES.keys())[:6])
+SOFTMAXES = dict(list(LOSSES.items())[:6])
+softmaxes = pytest.mark.parametrize(("loss", "naive"), SOFTMAXES.values(), ids=SOFTMAXES.keys())
+WITH_LOG_Q = SOFTMAXES | {name: LOSSES[name] for name in ("collected", "collected, both directions")}
+each_with_log_q = pytest.mark.parametrize(("loss", "naive"), WITH_LOG_Q.values(), ids=WITH_LOG_Q.keys())
 
 
 def random_targets(generator, num_texts, num_labels, *, positive=0.3, ignored=0.15):
@@ -201,7 +246,7 @@ def test_scores_at_the_edge_of_the_unshifted_range(loss, naive, size):
     targets = Targets.of([0, 1, 1, 2, 3], [8, 1, 2, 3, 3], [0.5, 1.0, 0.2, 1.0, 1.0], shape=(4, 9))
     case = texts, labels, torch.tensor(size * SOFTMAX.LOG_2).double(), targets
     *sides, _ = (part.float() if torch.is_tensor(part) else part for part in case)
-    assert SOFTMAX._all_small(*sides, None, SOFTMAX.ALONE) == (size < 63)
+    assert SOFTMAX._all_small(LabelBlocks(*sides, targets), None) == (size < 63)
     assert_near(loss(*sides, targets, block_size=4), reference(naive, *case), 1e-4)
 
 
@@ -213,7 +258,7 @@ def test_positives_that_were_not_drawn_have_no_influence(loss, naive):
     assert_near(loss(*sides, drawn, block_size=4), reference(naive, *sides, drawn), 1e-10)
 
 
-@softmaxes
+@each_with_log_q
 def test_log_q_lowers_the_scores_of_frequent_labels(loss, naive):
     case = random_case(4)
     log_q = torch.linspace(1e-5, 1, 11).log()
@@ -227,7 +272,7 @@ def test_log_q_lowers_the_scores_of_frequent_labels(loss, naive):
         (blocked_softmax, decoupled_softmax),
         (partial(blocked_softmax, form=SUPCON), supcon),
         (partial(blocked_softmax, text_to_label=0.7), partial(symmetric, text_to_label=0.7)),
-        (blocked_bce, partial(bce, reduction="sum")),
+        (blocked_bce, bce),
     ],
     ids=["decoupled", "supcon", "symmetric", "bce"],
 )
@@ -292,56 +337,17 @@ def test_a_sink_gets_the_gradients_of_the_labels_and_may_change_them(loss, naive
     assert_near((found.value, found.texts_BD, gradient, found.scale), expected, 1e-14)
 
 
-class Threads:
-    """Processes that are threads: each brings its values, and takes what they come to."""
-
-    def __init__(self, size):
-        self._barrier, self._values = threading.Barrier(size, timeout=PATIENCE), [None] * size
-
-    def rank(self, number):
-        return Rank(partial(self._together, number))
-
-    def _together(self, number, combine, values):
-        self._values[number] = values.clone()
-        self._barrier.wait()
-        result = combine(torch.stack(self._values))
-        self._barrier.wait()
-        return values.copy_(result)
-
-
-class Rank:
-    def __init__(self, together):
-        self.sum_ = partial(together, lambda stack: stack.sum(0))
-        self.max_ = partial(together, lambda stack: stack.amax(0))
-        self.min_ = partial(together, lambda stack: stack.amin(0))
-
-
-def shard(case, start, stop):
-    texts, labels, scale, targets = case
-    mine = (targets.columns >= start) & (targets.columns < stop)
-    ignored = (targets.ignored_columns >= start) & (targets.ignored_columns < stop)
-    part = Targets(
-        targets.rows[mine],
-        targets.columns[mine] - start,
-        targets.weights[mine],
-        targets.ignored_rows[ignored],
-        targets.ignored_columns[ignored] - start,
-        (targets.shape[0], stop - start),
-    )
-    return texts, labels[start:stop], scale, part
-
-
 def spread(loss, case, bounds, log_q=None):
     """What three processes make of the case together, each with the labels between two bounds."""
-    threads = Threads(3)
+    texts, labels, scale, targets = case
 
-    def run(number):
+    def work(number, ranks):
         start, stop = bounds[number : number + 2]
         options = {} if log_q is None else {"log_q_L": log_q[start:stop]}
-        return loss(*shard(case, start, stop), block_size=3, ranks=threads.rank(number), **options)
+        own = targets.between(start, stop)
+        return loss(texts, labels[start:stop], scale, own, block_size=3, ranks=ranks, **options)
 
-    with ThreadPoolExecutor(3) as pool:
-        parts = list(pool.map(run, range(3)))
+    parts = Threads(3).run(work)
     assert len({float(part.value) for part in parts}) == 1
     return (
         parts[0].value,
@@ -376,7 +382,7 @@ def test_random_targets_spread_over_processes(loss, naive, bounds):
     assert_near(spread(loss, case, bounds), loss(*case, block_size=3), 1e-12)
 
 
-@softmaxes
+@each_with_log_q
 @pytest.mark.parametrize(("size", "rarest"), [(3.0, -5.0), (3.0, -500.0), (1e3, -5.0)])
 def test_log_q_spread_over_processes(loss, naive, size, rarest):
     """A correction can be what makes scores large, and on one process alone."""
@@ -396,7 +402,9 @@ def test_arguments_that_require_a_gradient_stay_leaves():
 
 PROGRAM = r"""
 import re, torch
+from functools import partial
 from pathlib import Path
+from unidex.config import Loss as Settings
 from unidex.losses import *
 torch.set_num_threads(1)
 B, L, D = 64, 200_000, 16
@@ -420,13 +428,12 @@ def peak(step):
     step(*arguments)
     return kilobytes("VmHWM") - before
 
-def both(*arguments):
-    return blocked_softmax(*arguments, text_to_label=0.5)
-
 def to_a_sink(*arguments):
-    return blocked_softmax(*arguments, sink=lambda places, gradient: None)
+    return run_blocked(BlockedSoftmax, *arguments, sink=lambda places, gradient: None)
 
-print(*map(peak, [dense, blocked_softmax, both, blocked_bce, to_a_sink]))
+blocked = [BlockedSoftmax, partial(BlockedSoftmax, text_to_label=0.5), BlockedBce, BlockedTriplet]
+both = HeadLoss.of("decoupled-softmax", Settings(), bce_weight=0.5).blocked
+print(*map(peak, [dense, to_a_sink, *(partial(run_blocked, loss) for loss in blocked), both]))
 """
 
 
@@ -436,16 +443,18 @@ def test_no_texts_x_labels_matrix_is_built():
     # Freed memory goes back at once, so that each step shows all it takes.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment)
-    whole, softmax, both, bce_, to_a_sink = map(int, done.stdout.split())
+    whole, to_a_sink, *blocked, both = map(int, done.stdout.split())
     assert whole > 50_000
-    assert max(softmax, both, bce_) < 12_500 + 16_384 + 8_000
+    assert max(blocked) < 12_500 + 16_384 + 8_000
+    # Each loss has a block of scores.
+    assert both < 12_500 + 2 * 16_384 + 8_000
     assert to_a_sink < 16_384 + 8_000
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"texts_BD": torch.ones(2, 4)}, "same number of dimensions a row, but have the shapes (2, 4) and (3, 5)"),
+        ({"texts_BD": torch.ones(2, 4)}, "same number of dimensions per row, but have the shapes (2, 4) and (3, 5)"),
         ({"labels_LD": torch.ones(4, 5)}, "2 texts x 3 labels, but there are 2 texts and 4 labels"),
         ({"labels_LD": torch.ones(3, 5).half()}, "but are torch.float32 and torch.float16; call .float() first"),
         ({"scale": torch.ones(1)}, "scale must be a tensor without dimensions, but has the shape (1,)"),
@@ -468,7 +477,7 @@ def test_invalid_arguments_are_refused(loss, change, message):
     ("loss", "message"),
     [
         (partial(blocked_softmax, text_to_label=1.1), "text_to_label must be between 0 and 1, but is 1.1"),
-        (partial(blocked_softmax, log_q_L=torch.zeros(2)), "log q must have one value a label (3), but has (2,)"),
+        (partial(blocked_softmax, log_q_L=torch.zeros(2)), "log q must have one value per label (3), but has (2,)"),
         (partial(blocked_bce, reduction="max"), 'reduction must be "mean" or "sum", but is \'max\''),
     ],
 )

@@ -14,7 +14,7 @@ from unidex.nn.assembly import build_network
 from unidex.pools.pool import make_batch, whole_batch
 from unidex.training.gradient_cache import GradientCache
 from unidex.training.optimisers import Optimisers
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 SMALL = ["encoder.dim=12", "features.min_df=1", "heads.dim=10", "loss.learn_temperature=true"]
 PLAIN = ["heads.dropout=0", "heads.classifier_dropout=0", "encoder.dropout=0"]

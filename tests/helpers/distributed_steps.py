@@ -1,6 +1,6 @@
 """What each process of a test runs under torchrun: some steps of several recipes; the first writes the parameters.
 
-Run: torchrun --nproc-per-node N distributed_steps.py FOLDER
+Run: torchrun --nproc-per-node N distributed_steps.py FOLDER [RECIPE ...]
 """
 
 import sys
@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from helpers.synthetic import topics
 from unidex import distributed
-from unidex.config.recipes import load
+from unidex.config.recipes import load, recipe_names
 from unidex.training.run import Run
 
 # 23 labels: shards of 12 and 11, or of 8, 8 and 7.
@@ -30,6 +30,9 @@ COMMON = [
     "train.lr_encoder=0.02",
     "train.lr_classifier=0.02",
 ]
+TREE = ["tree.levels=[3,7]", "tree.beam=[1,2]", "tree.search_beam=[2,3]", "tree.dropout=[0.0]", "pool.hard_negatives=0"]
+SOFTMAX = ["loss.classifier=one-positive", "loss.temperature=0.1"]
+SURROGATE = ["stages.surrogate.train.surrogate=5"]
 RECIPES = {
     "dexml": [],
     "dexml-top5": ["train.chunk=5"],
@@ -41,6 +44,17 @@ RECIPES = {
     "auto-chunked": ["train.validation=0.2", "train.validate_every=2", "train.decay_epochs=4", "train.chunk=11"],
     "unidec-spectral": ["encoder.spectral=true", "train.lr_heads=0.01"],
     "unidec-one-positive": ["loss.dual=one-positive", "loss.classifier=one-positive", "train.chunk=9"],
+    "unidec-triplet": ["loss.dual=triplet", "loss.classifier=contrastive", "loss.temperature=1.0"],
+    "unidec-with-bce": ["loss.classifier_bce=0.5"],
+    "unidec-mixed-texts": ["augment.mixup=texts", "heads.shared_encoder=false"],
+    "unidec-mixed-labels": ["augment.mixup=labels", "train.chunk=9"],
+    "renee-mixed-labels": ["augment.mixup=labels"],
+    "cascadexml": [*TREE, "loss.bce_reduction=sum"],
+    "cascadexml-chunked": [*TREE, "train.chunk=9", "train.validation=0.2", "heads.classifier_bias=none"],
+    "cascadexml-softmax": [*TREE, *SOFTMAX, "loss.classifier_bce=0.5", "augment.mixup=labels"],
+    "cascadexml-frozen": [*TREE, "train.freeze_encoder=true"],
+    "decaf": [*SURROGATE, "encoder.layer_dropout=0.0"],
+    "decaf-tree": [*SURROGATE, *TREE, "encoder.layer_dropout=0.0", "stages.surrogate.tree.levels=[3,7]"],
 }
 
 
@@ -55,7 +69,8 @@ def settings_of(name):
 
 
 def recipe_of(name):
-    return name.removesuffix("-one-positive").removesuffix("-chunked").removesuffix("-spectral")
+    """The longest shipped recipe that a name starts with."""
+    return max((recipe for recipe in recipe_names() if name.startswith(recipe)), key=len)
 
 
 def parameters(name, processes):
@@ -72,7 +87,7 @@ def parameters(name, processes):
 
 if __name__ == "__main__":
     with distributed.process_group(torch.device("cpu")) as everybody:
-        for recipe in RECIPES:
+        for recipe in sys.argv[2:] or RECIPES:
             found = parameters(recipe, everybody)
             if found is not None:
                 save_file({key: value.contiguous() for key, value in found.items()}, Path(sys.argv[1]) / recipe)

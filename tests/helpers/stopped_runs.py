@@ -11,7 +11,7 @@ import pytest
 from helpers.waits import PATIENCE, wait_until
 from unidex.training.loop import TrainingStoppedError
 from unidex.training.optimisers import Optimisers
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 
 def digest(folder):

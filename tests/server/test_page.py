@@ -14,7 +14,8 @@ import unidex
 from helpers.synthetic import QUICK, topics
 from helpers.waits import PATIENCE
 from page_picture import Service, chromium_arguments, find_chromium
-from unidex.verbs import pipeline
+from unidex.verbs.calibrate import calibrate
+from unidex.verbs.train import train
 
 FOLDER = Path(unidex.__file__).parent / "server" / "page"
 SCRIPTS = sorted(FOLDER.glob("*.js"))
@@ -50,8 +51,8 @@ def service(tmp_path_factory):
         pytest.skip("no Chromium: install one (Debian: apt-get install chromium) or name it in UNIDEX_CHROMIUM")
     pytest.importorskip("playwright.sync_api", reason="playwright drives Chromium: pip install playwright")
     folder = tmp_path_factory.mktemp("page")
-    pipeline.train(topics(), "unidec", settings=[*QUICK, *SETTINGS], out=folder / "topics")
-    pipeline.calibrate(folder / "topics", topics())
+    train(topics(), "unidec", settings=[*QUICK, *SETTINGS], out=folder / "topics")
+    calibrate(folder / "topics", topics())
     (folder / "token").write_text(TOKEN + "\n", encoding="utf-8")
     (folder / "token").chmod(0o600)
     running = Service(folder / "topics", "--token-file", str(folder / "token"))
@@ -338,8 +339,8 @@ def test_labels_can_be_browsed(tab, service):
     page.locator("#search").fill("W1")
     searched = ask(service, "GET", "v1/labels?search=w1&order=id")["labels"]
     has(listed.locator(".label-text"), [row["text"] for row in searched])
-    page.get_by_role("button", name=f"Neighbours of {searched[0]['text']}").click()
-    near = ask(service, "GET", f"v1/labels/{searched[0]['id']}/neighbours?k=10")["neighbours"]
+    page.get_by_role("button", name=f"Labels similar to {searched[0]['text']}").click()
+    near = ask(service, "GET", f"v1/labels/{searched[0]['id']}/similar?k=10")["similar"]
     has(page.locator(".near li > button"), [row["text"] for row in near])
     page.locator("#search").fill("no such label")
     has(page.locator("#labels .empty"), "No label is like that.")
@@ -421,7 +422,7 @@ def test_hostile_texts_stay_texts(tab, service):
     page.get_by_role("tab", name="Labels").click()
     page.locator("#search").fill("<img")
     has(page.locator(".label-rows .label-text"), [HOSTILE])
-    page.get_by_role("button", name="Neighbours of <img").click()
+    page.get_by_role("button", name="Labels similar to <img").click()
     page.locator(".near li").first.wait_for()
     page.get_by_role("button", name="Remove <img").click()
     page.get_by_role("dialog").wait_for()
@@ -530,7 +531,7 @@ def test_text_has_enough_contrast(browser, service, scheme):
     page.locator("tbody").wait_for()
     seen += page.evaluate(COLOURS)
     page.get_by_role("tab", name="Labels").click()
-    page.get_by_role("button", name="Neighbours of").first.click()
+    page.get_by_role("button", name="Labels similar to").first.click()
     page.locator(".near li").first.wait_for()
     page.get_by_role("button", name="Remove").first.click()
     seen += page.evaluate(COLOURS)
@@ -581,7 +582,7 @@ def test_a_phone_scrolls_one_way_only(phone, service):
     assert page.evaluate(overflow) <= 0
     page.get_by_role("tab", name="Labels").click()
     page.locator("#search").fill("www")
-    page.get_by_role("button", name="Neighbours of").first.click()
+    page.get_by_role("button", name="Labels similar to").first.click()
     page.locator(".near li").first.wait_for()
     assert page.evaluate(overflow) <= 0
     page.get_by_role("button", name="Rename").first.click()

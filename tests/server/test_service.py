@@ -20,7 +20,8 @@ from helpers.waits import PATIENCE, wait_until
 from unidex.errors import ConfigError, ModelError
 from unidex.model.model import Model
 from unidex.server import schemas
-from unidex.verbs.pipeline import train
+from unidex.verbs.labels import similar_labels
+from unidex.verbs.train import train
 
 TEXTS = list(topics().test.texts)
 MAX_BODY = 300_000
@@ -240,16 +241,16 @@ def test_unknown_paths_and_methods_are_refused(service):
     problem(service.client.get(f"/v1/labels/{10**30}"), 404, field="id")
     problem(service.client.get("/v1/labels?limit=0"), 422, "limit must", field="limit")
     problem(service.client.get("/v1/labels?frequency=often"), 422, "'head', 'torso' or 'tail'", field="frequency")
-    problem(service.client.get("/v1/labels/1/neighbours?k=101"), 422, "at most 100", field="k")
+    problem(service.client.get("/v1/labels/1/similar?k=101"), 422, "at most 100", field="k")
 
 
 def test_bytes_that_are_not_http_get_400_and_the_connection_is_closed(service):
     with socket.create_connection(service.address, timeout=PATIENCE) as connection:
         connection.sendall(b"what is this\r\n\r\n")
         assert b"400 Bad Request" in connection.recv(4096)
-    with socket.create_connection(service.address, timeout=PATIENCE) as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 100_000)
-        assert b"431 Request Header Fields Too Large" in connection.recv(4096)
+    answer = service.client.get("/v1/model", headers={"x": "y" * 100_000})
+    problem(answer, 431, "at most 65,536 bytes")
+    assert answer.headers["connection"] == "close"
 
 
 def test_the_page_is_compressed_and_has_strict_headers(service):
@@ -303,10 +304,14 @@ def test_labels_are_listed_and_found(service, model):
         "frequency": model.labels.frequency_class(7),
         "num_texts": int(model.labels.frequencies[7]),
     }
-    near = service.client.get("/v1/labels/7/neighbours", params={"k": 3}).json()
+    near = service.client.get("/v1/labels/7/similar", params={"k": 3}).json()
     assert near["label"] == row
-    assert len(near["neighbours"]) == 3
-    assert 7 not in [other["id"] for other in near["neighbours"]]
+    assert len(near["similar"]) == 3
+    assert 7 not in [other["id"] for other in near["similar"]]
+    found = [msgspec.to_builtins(other) for other in similar_labels(model, 7, 3)]
+    assert near["similar"] == found
+    former = service.client.get("/v1/labels/7/neighbours", params={"k": 3}).json()
+    assert former == {"label": row, "neighbours": near["similar"]}
 
 
 def test_a_text_is_explained(service, model):
@@ -329,7 +334,7 @@ def test_the_model_route_describes_the_model(service, model):
     assert found.num_train == 240
     assert found.modes == ["both", "dual", "classifier"]
     assert found.writable
-    assert found.limits == schemas.LimitsShown(MAX_TEXT, 1024, MAX_BODY, 100, 32)
+    assert found.limits == schemas.RequestLimits(MAX_TEXT, 1024, MAX_BODY, 100, 32)
 
 
 def test_labels_can_be_changed_only_with_a_token(service):
@@ -481,7 +486,7 @@ def test_the_service_survives_kill_reload_and_stop_under_load(folder, tokens, tm
             whole = labels.read_bytes()
             labels.write_bytes(whole[:-2])
             damaged = second.client.post("/v1/reload", headers=AUTHORISED)
-            problem(damaged, 409, "labels.jsonl: the file changed", f"{new} serves on")
+            problem(damaged, 409, "labels.jsonl: the file changed", f"{new} continues to serve")
             labels.write_bytes(whole)
             load.wait_for(20)
             # A label for a folder that was replaced: the new model is read first.

@@ -1,4 +1,4 @@
-"""``unidex augment``: Gandalf and its relatives as a data set."""
+"""``unidex augment``: a data set with further training points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unidex.cli.shared_options import Data, Json, reads_data
 from unidex.data.read_options import ReadOptions
 
 
-# A flag of a setting is None unless given: its default is written in config.py, and here only shown.
+# A flag is None unless given: config/augment.py owns the defaults, and --help only shows them.
 @reads_data
 def augment(
     data: Data,
@@ -25,53 +25,52 @@ def augment(
     ] = "gandalf",
     delta: Annotated[
         float | None,
-        typer.Option("--delta", show_default="0.1", help="gandalf, glas: targets up to this are left out."),
+        typer.Option("--delta", show_default="0.1", help="gandalf, glas: leave out targets up to this value."),
     ] = None,
     max_targets: Annotated[
         int | None,
         typer.Option(
-            "--max-targets", show_default="0", help="Most targets of a label text, the highest first; 0 for all."
+            "--max-targets", show_default="0", help="Maximum targets per label text, the highest first; 0 for all."
         ),
     ] = None,
     no_self_label: Annotated[
-        bool, typer.Option("--no-self-label", help="A label text does not have its own label as a target.")
+        bool, typer.Option("--no-self-label", help="Do not give a label text its own label as a target.")
     ] = False,
     points: Annotated[
         str | None,
         typer.Option(
             "--points",
             show_default="union",
-            help="union: texts and label texts; labels: label texts alone; uniform: as many of both as texts.",
+            help="union: texts and label texts; labels: label texts alone; uniform: equal numbers of both.",
         ),
     ] = None,
     label_share: Annotated[
         float | None, typer.Option("--label-share", show_default="1.0", help="Share of the labels that become points.")
     ] = None,
     pick: Annotated[
-        str | None, typer.Option("--pick", show_default="random", help="Which labels those are: random or tail-first.")
+        str | None,
+        typer.Option("--pick", show_default="random", help="How these labels are chosen: random or tail-first."),
     ] = None,
     walk_length: Annotated[
         int | None, typer.Option("--walk-length", show_default="400", help="random-walk: hops from each label.")
     ] = None,
     walk_restart: Annotated[
         float | None,
-        typer.Option("--walk-restart", show_default="0.8", help="random-walk: chance to begin anew at the label."),
+        typer.Option("--walk-restart", show_default="0.8", help="random-walk: probability to restart at the label."),
     ] = None,
     walk_max_labels: Annotated[
         int | None,
-        typer.Option("--walk-max-labels", show_default="10", help="random-walk: labels kept, those visited most."),
+        typer.Option("--walk-max-labels", show_default="10", help="random-walk: labels to keep, most visited first."),
     ] = None,
     walk_verbose: Annotated[
         int | None,
         typer.Option(
-            "--walk-verbose", show_default="500", help="random-walk: labels of more texts than this are left out."
+            "--walk-verbose", show_default="500", help="random-walk: leave out labels with more texts than this."
         ),
     ] = None,
     word_share: Annotated[
         float | None,
-        typer.Option(
-            "--word-share", show_default="0.1", help="word-dropout, synonyms: share of the words that are changed."
-        ),
+        typer.Option("--word-share", show_default="0.1", help="word-dropout, synonyms: share of the words to change."),
     ] = None,
     synonyms: Annotated[
         str | None,
@@ -88,18 +87,18 @@ def augment(
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same data set.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Write a data set with further training points, for any tool that reads one.
+    """Write a data set with further training points, for any tool that reads its format.
 
-    Label texts become train texts behind the others; their positives are the labels that stand with them on train
-    texts, and the relevance of each is its soft target (target_rel in xc-raw). word-dropout and synonyms add a changed
-    copy of every train text instead. Test texts, labels and filter pairs stay. Score with the original data set: only
-    there are label frequencies, hence propensities, what they were.
+    Label texts become train texts after the original ones. Their positives are the labels that occur together with them
+    on train texts; the relevance of a positive is its soft target (target_rel in xc-raw). word-dropout and synonyms add
+    a changed copy of every train text instead. Test texts, labels and filter pairs do not change. Score with the
+    original data set: label frequencies, and so propensities, are right only there.
 
     Example: unidex augment hpo --out ./hpo-gandalf
 
     Example: unidex augment hpo --out ./hpo-tail --label-share 0.5 --pick tail-first --max-targets 20 --to pecos
     """
-    from unidex.verbs import pipeline
+    from unidex.verbs.augment import augment
 
     flags = {
         "delta": delta,
@@ -116,7 +115,7 @@ def augment(
         "synonyms": synonyms,
     }
     given = {name: value for name, value in flags.items() if value is not None}
-    done = pipeline.augment(data, out, method, given, to=to, seed=seed, reading=reading)
+    done = augment(data, out, method, given, to=to, seed=seed, reading=reading)
     if as_json:
         print_json(done)
         return

@@ -1,4 +1,4 @@
-"""``unidex calibrate``: probabilities that mean something, fitted to texts whose labels are known."""
+"""``unidex calibrate``: fit the probabilities of a model to texts whose labels are known."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from unidex.cli.output import print_json, print_table, print_text
-from unidex.cli.predict import ModelFolder
-from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.cli.shared_options import Data, Json, ModelFolder, reads_data
 from unidex.data.read_options import ReadOptions
 
 
@@ -19,42 +18,35 @@ def calibrate(
     data: Data,
     reading: ReadOptions,
     split: Annotated[
-        str, typer.Option("--split", help="The texts to fit to: test or train; never those of training.")
+        str, typer.Option("--split", help="The texts to fit to: test or train. The model must not be trained on them.")
     ] = "test",
-    precision: Annotated[
-        float, typer.Option("--precision", help="Also find the threshold that gives labels of this precision.")
-    ] = 0.9,
+    precision: Annotated[float, typer.Option("--precision", help="Also find the threshold for this precision.")] = 0.9,
     check: Annotated[
-        bool, typer.Option("--check", help="Say how well the probabilities that MODEL has hold, and change nothing.")
+        bool, typer.Option("--check", help="Measure the probabilities of MODEL on these texts; change nothing.")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the reliability (.png, .svg, .pdf).")
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the reliability diagram (.png, .svg, .pdf).")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Fit the probabilities of a model anew, and find thresholds for them.
+    """Fit the probabilities of a model, and find thresholds for them.
 
-    A probability says how likely a predicted label is right, by its score, its place and whether it is a head, torso
-    or tail label. A model that was trained with a validation split has probabilities already; fit them anew where the
-    texts to come are unlike those, or after labels were taught. The texts must not be those the model was trained on.
+    A probability tells how likely a predicted label is right, given its score, its rank and its frequency class (head,
+    torso or tail). A model that was trained with a validation split has probabilities already. Fit them again when new
+    texts differ from the validation split, or after unidex labels teach. The texts must not be texts of the training.
 
-    The expected calibration error is how far probabilities are from the share of labels that are right, over the first
-    5 labels of each text: before (scores cut to 0..1) and after. Each half of the texts is judged by a fit to the other
-    half; what is kept in MODEL is fitted to all of them. With --check, the probabilities are those that MODEL has, and
-    what its thresholds leave on these texts is shown.
+    The expected calibration error compares probabilities with the share of right labels, over the first 5 labels of
+    each text: before (scores clipped to 0..1) and after. Each half of the texts is measured with a fit to the other
+    half; MODEL gets the fit to all of them. With --check, the command measures the probabilities and thresholds that
+    MODEL has.
 
     Example: unidex calibrate hpo-model new-diseases.jsonl --split train
 
     Example: unidex calibrate hpo-model hpo --precision 0.8 --plot reliability.svg
     """
-    from unidex.verbs.pipeline import calibrate
+    from unidex.verbs.calibrate import calibrate
 
-    found = calibrate(model, data, split=split, precision=precision, check=check, reading=reading)
-    if plot is not None:
-        from unidex.report.reliability_diagram import draw_reliability
-
-        draw_reliability(found, plot)
-        found["plot"] = str(plot)
+    found = calibrate(model, data, split=split, precision=precision, check=check, plot=plot, reading=reading)
     if as_json:
         print_json(found)
         return
@@ -80,10 +72,10 @@ def _print(found: dict[str, Any], asked: str | None) -> None:
             (row["name"], f"{row['num_places']:,}", f"{row['probability']:.4f}", f"{row['share']:.4f}")
             for row in found["groups"]
         ],
-        title="what is said and what is right",
+        title="mean probability and share of right labels",
     )
     if asked is not None and asked not in found["thresholds"]:
-        print_text(f"note: no threshold reaches {asked.removeprefix('precision-')} precision; ask for less")
+        print_text(f"note: no threshold reaches precision {asked.removeprefix('precision-')}; ask for a lower one")
     if "plot" in found:
         print_text(f"picture: {found['plot']}")
     print_text(f"model: {found['model']}")

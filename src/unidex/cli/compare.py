@@ -14,10 +14,12 @@ from unidex.data.read_options import ReadOptions
 Texts = Annotated[
     Path | None,
     typer.Option(
-        "--texts", metavar="FILE", help="Show predictions for these texts: one a line, or .jsonl; else for test texts."
+        "--texts",
+        metavar="FILE",
+        help="Show predictions for these texts: one per line, or .jsonl; default: test texts.",
     ),
 ]
-NumTexts = Annotated[int, typer.Option("--num-texts", min=0, help="How many test texts are drawn for that.")]
+NumTexts = Annotated[int, typer.Option("--num-texts", min=0, help="How many test texts to show predictions for.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, ... or auto.")]
 
 
@@ -35,7 +37,10 @@ def compare(
     ],
     reading: ReadOptions,
     augment: Annotated[
-        str, typer.Option("--augment", metavar="none,gandalf,...", help="Each recipe with each; else with its own.")
+        str,
+        typer.Option(
+            "--augment", metavar="none,gandalf,...", help="Combine each recipe with each of these; default: its own."
+        ),
     ] = "",
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, from 0.")] = 1,
     settings: Annotated[
@@ -51,22 +56,21 @@ def compare(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Train several recipes on a data set, and write what came of it as tables and one page.
+    """Train several recipes on a data set, and write the results as tables and one page.
 
-    Every run is a process of its own, one after the other, so that its time and its memory are its own. Its model is
-    DIR/runs/RECIPE-AUGMENT-SEED, what was measured stands beside it with .run.json behind the name; DIR/table.md,
-    DIR/table.json and DIR/report.html have the runs of this call. unidex report DIR makes the page of all in DIR.
+    Runs follow each other, each in its own process, so that time and memory are measured per run. The model of a run is
+    DIR/runs/RECIPE-AUGMENT-SEED; its measurements are beside it in a file that ends with .run.json. DIR/table.md,
+    DIR/table.json and DIR/report.html contain the runs of this call. unidex report DIR makes a page of all runs in DIR.
 
-    The same command again does what is not done: interrupt it, or let it be killed, and go on. A run that is in DIR
-    with other settings or on other data is refused; give another DIR, or remove it. A run that fails ends no other: it
-    is reported, the tables are made without it, the exit code is 1, and the same command tries it again. What a run
-    says is in DIR/work/NAME.log.
+    After an interruption the same command continues with the unfinished runs. A run in DIR with other settings or other
+    data is refused: give another DIR, or delete the run. If a run fails, the others continue, the tables leave it out,
+    the exit code is 1, and the same command tries it again. The log of a run is DIR/work/NAME.log.
 
     Example: unidex compare hpo --recipes unidec,depsl --seeds 3 --out hpo-compared
 
     Example: unidex compare shop --recipes unidec,mine.toml --augment none,gandalf --set train.epochs=5 --out compared
     """
-    from unidex.verbs.comparison.compare import compare, failed_error
+    from unidex.verbs.compare import compare, failed_error
 
     table = compare(
         data,
@@ -86,14 +90,14 @@ def compare(
 
 
 def print_compared(table: dict[str, Any], page: Path, *, as_json: bool) -> None:
-    """The tables of a comparison, and where its page is."""
+    """Print the tables of a comparison and the path of its page."""
     if as_json:
         print_json(table)
         return
     from unidex.report.markdown import cost_rows, metric_rows
 
     print_table(*metric_rows(table), title=f"{table['title']}; percent on test")
-    print_table(*cost_rows(table), title="what it took")
+    print_table(*cost_rows(table), title="cost")
     print_text(f"page: {page}")
 
 

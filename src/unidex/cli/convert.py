@@ -1,4 +1,4 @@
-"""``unidex convert``: between the field's formats."""
+"""``unidex convert``: a data set in another format."""
 
 from __future__ import annotations
 
@@ -25,23 +25,18 @@ def convert(
 ) -> None:
     """Write a data set in another format.
 
-    Texts, labels, relevance, uids and filter pairs are kept; titles stay apart from contents in xc-raw, jsonl and
-    unidex. The folder appears complete or not at all. A set in the format unidex is mapped from disk, not read.
+    Texts, labels, relevance, uids and filter pairs are converted; xc-raw, jsonl and unidex keep titles and contents in
+    separate fields. The folder is written completely or not at all. A set in the format unidex is mapped from disk, not
+    read into memory.
 
     Example: unidex convert hpo ./hpo-pecos --to pecos
 
     Example: unidex convert tickets.csv ./tickets --to jsonl
     """
-    from unidex.data.formats import check_target, read, write
+    from unidex.verbs.convert import convert
 
-    check_target(target, to)
-    dataset = read(data, reading)
-    write(dataset, target, to)
-    files = sorted(str(file.relative_to(target)) for file in target.rglob("*") if file.is_file())
+    done = convert(data, target, to, reading=reading)
     if as_json:
-        done = {"format": to, "folder": str(target), "files": files}
-        print_json(
-            done | {"num_train": len(dataset.train), "num_test": len(dataset.test), "num_labels": dataset.num_labels}
-        )
+        print_json(done)
         return
-    print_text(f"{target}: {', '.join(files)}")
+    print_text(f"{target}: {', '.join(done['files'])}")

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from unidex.cli.output import print_json
-from unidex.cli.predict import ModelFolder
-from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.cli.shared_options import Data, Json, ModelFolder, ModeOption, reads_data
 from unidex.data.read_options import ReadOptions
 
 
@@ -18,20 +17,19 @@ def evaluate(
     data: Data,
     reading: ReadOptions,
     split: Annotated[str, typer.Option("--split", help="The texts to predict: test or train.")] = "test",
-    mode: Annotated[
-        str | None, typer.Option("--mode", help="dual, classifier or both; the recipe's unless given.")
-    ] = None,
+    mode: ModeOption = None,
     as_json: Json = False,
 ) -> None:
     """Score a model on a data set.
 
-    Metrics are in percent; filter pairs are taken out of the predictions before the cut at k.
+    Metrics are in percent; filter pairs are removed from the predictions before the cut at k.
 
     Examples: unidex evaluate hpo-model hpo; unidex evaluate model ./shop --mode dual --json
     """
     from unidex.cli.score import print_scores
     from unidex.data.formats import read
-    from unidex.verbs.pipeline import evaluate, load_model
+    from unidex.verbs.evaluate import evaluate
+    from unidex.verbs.models import load_model
 
     scores = evaluate(load_model(model), read(data, reading), split=split, mode=mode)  # type: ignore[arg-type]
     if as_json:

@@ -1,4 +1,4 @@
-"""``unidex explain``: why a text is given its labels."""
+"""``unidex explain``: why a text has its labels."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from unidex.cli.output import print_json, print_text
-from unidex.cli.predict import ModelFolder
-from unidex.cli.shared_options import Json
+from unidex.cli.shared_options import Json, ModelFolder, ModeOption
 
-# A word is marked from this share of the strongest word's score on, and marked as strong from that one on.
+# Minimum share of the strongest attribution for a mark, and for a strong mark.
 _MARKED, _STRONG = 0.2, 0.5
 _SIGNS = {2: "**", 1: "*", 0: "", -1: "~"}
 _STYLES = {2: "bold bright_yellow", 1: "yellow", 0: "", -1: "dim red"}
-_WHOLE_UP_TO = 400  # characters of a text that is shown whole
-_AROUND = 40  # characters shown around a marked word of a longer one
+_WHOLE_UP_TO = 400  # characters; a longer text is shortened
+_AROUND = 40  # characters of a longer text shown around a marked word
 _BAR = 40
 
 
@@ -26,39 +25,38 @@ def explain(
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="The text; - reads it from standard input.", show_default=False)
     ],
-    k: Annotated[int, typer.Option("-k", min=1, help="Explain so many of the best labels.")] = 5,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of best labels to explain.")] = 5,
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", metavar="UID", help="Explain this label instead, predicted or not. May be repeated."),
+        typer.Option("--label", metavar="UID", help="Explain this label instead, predicted or not. Repeatable."),
     ] = None,
-    mode: Annotated[
-        str | None, typer.Option("--mode", help="dual, classifier or both; the recipe's unless given.")
-    ] = None,
-    texts: Annotated[int, typer.Option("--texts", min=0, help="Train texts shown for a label.")] = 3,
+    mode: ModeOption = None,
+    texts: Annotated[int, typer.Option("--texts", min=0, help="Train texts to show per label.")] = 3,
     as_json: Json = False,
 ) -> None:
-    """Explain why a text is given its labels.
+    """Explain why a text has its labels.
 
-    For each label: the parts of its score (dual encoder, classifier, nearest train texts, frequency), the words of the
-    text that carried it, the nearest train texts that have it, and which of the other predicted labels come with it in
-    train. Where output is no terminal, **word** carried much, *word* some, and ~word~ spoke against it.
+    For each label: the parts of its score (dual encoder, classifier, kNN, label prior), the attribution to words of the
+    text, the nearest train texts that have the label, and which other predicted labels occur with it on train texts. If
+    the output is not a terminal, **word** marks a high attribution, *word* a lower one, and ~word~ a negative one.
 
     With --json: {"text": ..., "labels": [{"id", "uid", "text", "score", "probability", "frequency", "parts", "tokens",
     "rest", "texts", "together"}, ...]}.
 
-    Train texts are shown where the model keeps them: predict.snippet_length, 160 characters in the recipe auto.
+    Train texts are shown as snippets, if the model stores them (predict.snippet_length; 160 characters in auto).
 
     Example: unidex explain hpo-model "Marfan syndrome" -k 2
     """
-    from unidex.verbs.model_verbs import explained
+    from unidex.verbs.explain import explain_text
+    from unidex.verbs.models import load_model
 
     if text == "-":
         text = sys.stdin.read().rstrip("\r\n")
-    rows = explained(model, text, k=k, labels=label or None, mode=mode, num_texts=texts)
+    rows = explain_text(load_model(model), text, k=k, labels=label or None, mode=mode, num_texts=texts)  # type: ignore[arg-type]
     if as_json:
         print_json({"text": text, "labels": rows})
         return
-    # One scale for all bars, so that labels can be compared.
+    # One scale for all bars makes labels comparable.
     longest = max((abs(part) for row in rows for part in row["parts"].values()), default=0.0)
     shown = _Page(longest, is_terminal=sys.stdout.isatty())
     for number, row in enumerate(rows, start=1):
@@ -66,7 +64,7 @@ def explain(
 
 
 class _Page:
-    """The reasons for a person: in colours on a terminal, with signs elsewhere."""
+    """Explanations for a person: in colours on a terminal, with signs elsewhere."""
 
     def __init__(self, longest: float, *, is_terminal: bool) -> None:
         self._longest = longest or 1.0
@@ -89,7 +87,7 @@ class _Page:
             self._print(
                 [("   text        ", ""), *((self._signed(piece, mark), _STYLES[mark]) for piece, mark in pieces)]
             )
-        for what, key, value in (("train text", "texts", "similarity"), ("comes with", "together", "share")):
+        for what, key, value in (("train text", "texts", "similarity"), ("occurs with", "together", "share")):
             for near in row[key]:
                 self._print(
                     [(f"   {what:<12}{near[value]:8.4f}  {_one_line(near['text'] or near.get('uid', ''))}", "")]
@@ -104,14 +102,14 @@ class _Page:
             return
         from rich.text import Text
 
-        # Text: what stands in a user's data is never read as markup.
+        # Text: the data of a user is never read as markup.
         self._console.print(Text.assemble(*(Text(piece, style=style) for piece, style in pieces)))
 
 
 def marked_pieces(text: str, tokens: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    """A text in pieces, each with its mark: 2 carried much, 1 some, 0 little, -1 spoke against it.
+    """Split a text into pieces with marks: 2 for a high attribution, 1 for a lower one, 0 for none, -1 for a negative.
 
-    Of a long text only what stands around marked words is shown.
+    A long text is shortened to the marked words and their surroundings.
 
     >>> words = [{"start": 0, "end": 3, "score": 0.9}, {"start": 4, "end": 7, "score": 0.3}]
     >>> marked_pieces("red hat off", words)

@@ -1,4 +1,4 @@
-"""What --help says of a verb: its docstring, as a terminal should show it."""
+"""The --help of a verb: its docstring, formatted for a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 
 def help_text(docstring: str) -> str:
-    r"""Paragraphs joined, as Typer would keep the line ends of the source; a bracket is not read as markup.
+    r"""Join the lines of each paragraph, and escape brackets, which Typer would read as markup.
 
     >>> help_text("Add texts\nto a list [of texts].")
     'Add texts to a list \\[of texts].'
@@ -18,6 +18,6 @@ def help_text(docstring: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-def add_verb(app: typer.Typer, name: str, verb: Callable[..., None]) -> None:
-    """Let a command have a verb, with its docstring as help."""
-    app.command(name, help=help_text(verb.__doc__ or ""))(verb)
+def add_verb(app: typer.Typer, name: str, verb: Callable[..., None], *, hidden: bool = False) -> None:
+    """Add a verb to a command, with its docstring as help; --help does not list a hidden one."""
+    app.command(name, help=help_text(verb.__doc__ or ""), hidden=hidden)(verb)

@@ -1,4 +1,4 @@
-"""``unidex inspect``: what is in a data set, and what is wrong with it."""
+"""``unidex inspect``: the contents of a data set, and problems in it."""
 
 from __future__ import annotations
 
@@ -22,25 +22,18 @@ def inspect(
     ] = None,
     examples: Annotated[int, typer.Option("--examples", min=0, help="How many example texts to show.")] = 3,
 ) -> None:
-    """Show what is in a data set, and what is wrong with it.
+    """Show the contents of a data set, and problems in it.
 
-    Counts, how often labels occur, test texts that are in train, texts that are labels themselves, and examples.
-    A line that begins with "note:" names something to look at before training.
+    Counts, label frequencies, test texts that are also train texts, texts that are labels themselves, and examples.
+    A line that starts with "note:" names a problem to check before training.
 
     Example: unidex inspect hpo
 
     Example: unidex inspect tickets.csv --column labels=queue --plot labels.png
     """
-    from unidex.data.formats import read
-    from unidex.data.summary import summarise
+    from unidex.verbs.inspect import inspect
 
-    dataset = read(data, reading)
-    found = summarise(dataset, num_examples=examples)
-    if plot is not None:
-        from unidex.report.pictures import draw_label_frequencies
-
-        draw_label_frequencies(dataset.name, dataset.label_frequencies(), plot)
-        found["plot"] = str(plot)
+    found = inspect(data, num_examples=examples, plot=plot, reading=reading)
     if as_json:
         print_json(found)
         return
@@ -57,7 +50,7 @@ def _print(found: dict[str, Any]) -> None:
         ("texts, train / test", f"{found['num_train']:,} / {found['num_test']:,}"),
         ("labels", f"{found['num_labels']:,}"),
         ("labels per text", f"train {found['labels_per_text']:.2f}{split}"),
-        ("train texts per label", f"mean {found['texts_per_label']:.2f}, max {found['max_texts_per_label']:,}"),
+        ("train texts per label", f"mean {found['texts_per_label']:.2f}, maximum {found['max_texts_per_label']:,}"),
         ("words per text / per label", f"{found['words_per_text']:.1f} / {found['words_per_label']:.1f}"),
         ("head / torso / tail labels (>100, 10-100, <10 texts)", classes),
         ("labels never in train", f"{found['labels_never_in_train']:,}"),
@@ -74,7 +67,7 @@ def _print(found: dict[str, Any]) -> None:
         ("relevance", "graded" if found["graded_relevance"] else "all 1"),
         ("propensity constants A, B", f"{found['propensity_a']:g}, {found['propensity_b']:g}"),
     ]
-    print_table(("what", found["name"]), rows)
+    print_table(("property", found["name"]), rows)
     for example in found["examples"]:
         labels = " | ".join(label["text"] or f"label {label['id']}" for label in example["labels"][:5])
         more = f" | ... {len(example['labels']) - 5} more" if len(example["labels"]) > 5 else ""
@@ -86,6 +79,6 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _shortened(text: str, limit: int = 110) -> str:
-    # What stands in a user's data must not steer the terminal.
+    # Control characters in a user's data must not reach the terminal.
     text = " ".join("".join(mark if mark.isprintable() else " " for mark in text[: 4 * limit]).split())
     return text if len(text) <= limit else text[: limit - 3] + "..."

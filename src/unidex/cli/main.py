@@ -75,17 +75,17 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", envvar="UNIDEX_DEBUG", help="Show the traceback of an error.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no log lines.")] = False,
 ) -> None:
-    # Where the flag is not given, the variable decides; "0" and "false" in it mean no.
+    # Without the flag the environment variable decides; "0" and "false" mean no.
     os.environ["UNIDEX_DEBUG"] = "1" if debug else ""
-    # Of several processes that torchrun has started, one speaks for all.
-    quiet = quiet or not _speaks()
+    # Of several processes that torchrun started, rank 0 alone prints.
+    quiet = quiet or not _is_first()
     if not quiet:
         install_progress()
     install_logging(quiet=quiet)
@@ -94,43 +94,43 @@ def _common(
 def main() -> None:
     """Run the command line and leave with its exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Results are UTF-8 whatever the locale; names of files that are not go out as they came in.
+        # Results are UTF-8 in every locale; file names that are not UTF-8 keep their bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         try:
             app()
         except SystemExit:
-            # Here rather than when Python closes down, which could only complain about a reader that has left.
+            # Flush here: at interpreter exit Python could only complain about a closed pipe.
             sys.stdout.flush()
             raise
     except UnidexError as error:
-        # All processes make the same mistake; what only one can see, such as the loss of another, says so itself.
-        said = getattr(error, "is_first", _speaks())
-        _leave(error.exit_code, f"unidex: {error}" if said else "", error)
+        # All ranks meet the same error, and rank 0 prints it; an error of one rank alone has is_first.
+        is_told = getattr(error, "is_first", _is_first())
+        _exit(error.exit_code, f"unidex: {error}" if is_told else "", error)
     except KeyboardInterrupt:
-        _leave(130, "unidex: interrupted", None)
+        _exit(130, "unidex: interrupted", None)
     except (BrokenPipeError, ReaderLeftError):
-        # What Python would print on closing the output is noise.
+        # Keep Python from printing an error when it closes the output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except MemoryError as error:
-        _leave(1, "unidex: the machine's memory does not suffice; take fewer texts or a machine with more", error)
+        _exit(1, "unidex: out of memory; use fewer texts or a machine with more memory", error)
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
-        _leave(3, f"unidex: a fault of ours, not of your data: {what} (--debug shows where)", error)
+        _exit(3, f"unidex: internal error, not a fault of your data: {what} (--debug shows the traceback)", error)
 
 
-def _speaks() -> bool:
-    # What torchrun sets; asking torch would import it.
+def _is_first() -> bool:
+    # Set by torchrun; asking torch would import it.
     return os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1"
 
 
-def _leave(code: int, message: str, error: BaseException | None) -> None:
+def _exit(code: int, message: str, error: BaseException | None) -> None:
     if error is not None and os.environ.get("UNIDEX_DEBUG"):
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
     if message:
-        # One line, whatever the names of files hold.
+        # One line, even if a file name has line ends.
         sys.stderr.write(" ".join(message.split()) + "\n")
     sys.exit(code)

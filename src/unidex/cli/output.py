@@ -1,4 +1,4 @@
-"""How results, progress and logs reach a person or a program."""
+"""Results on standard output, progress and logs on standard error."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _SHOW_AFTER_SECONDS = 1.0
 
 
 class ReaderLeftError(Exception):
-    """Whoever read our output has left: no fault, but the end. Typer would make exit code 1 of a BrokenPipeError."""
+    """The reader of our output closed it. Typer would turn a BrokenPipeError into exit code 1."""
 
 
 def print_json(value: Any) -> None:
-    """One JSON document, or one line of JSON lines, on standard output."""
+    """Print one JSON document, or one line of JSON lines."""
     print_text(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def print_text(text: str = "") -> None:
-    """One line on standard output."""
+    """Print one line."""
     try:
         sys.stdout.write(text + "\n")
     except BrokenPipeError:
@@ -33,12 +33,12 @@ def print_text(text: str = "") -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
-    """A table: drawn on a terminal, tab-separated without decoration where output is piped."""
+    """Print a table: drawn on a terminal, tab-separated if the output is piped."""
     if not sys.stdout.isatty():
         if title:
             print_text(f"# {title}")
         for row in (columns, *rows):
-            # A tab or a line end inside a cell would make another table of this one.
+            # A tab or a line end inside a cell would break the table.
             print_text("\t".join(" ".join(str(cell).split()) for cell in row))
         return
     from rich.console import Console
@@ -49,13 +49,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right")
     for row in rows:
-        # Text: what stands in a user's data is never read as markup.
+        # Text: the data of a user is never read as markup.
         table.add_row(*(Text(str(cell)) for cell in row))
     Console().print(table)
 
 
 def install_progress() -> None:
-    """Show progress bars on standard error, where that is a terminal."""
+    """Show progress bars on standard error, if that is a terminal."""
     if sys.stderr.isatty():
         progress.listen(_bars)
 
@@ -66,12 +66,12 @@ def install_logging(*, quiet: bool = False) -> None:
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("unidex")
     logger.handlers[:] = [handler]
-    # Without a handler Python itself would print warnings, so that quiet is a level.
+    # Without a handler Python itself prints warnings: quiet is a level.
     logger.setLevel(logging.CRITICAL if quiet else logging.INFO)
 
 
 class _Bars:
-    """Progress bars that appear only when work has lasted a second; one display for all that run at once."""
+    """Progress bars that appear after one second of work; one display for all tasks."""
 
     def __init__(self) -> None:
         self.display: Any = None
@@ -130,7 +130,7 @@ def _display() -> Any:
 
 
 class _LogHandler(logging.Handler):
-    """Log lines on standard error, above the bars where there are some."""
+    """Log lines on standard error, above the progress bars."""
 
     def __init__(self, bars: _Bars) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""``unidex recipes`` and ``unidex config``: what there is, and every setting with its default and meaning."""
+"""``unidex recipes`` and ``unidex config``: the recipes, and every setting with its value and meaning."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from unidex.cli.shared_options import Json
 
 
 def recipes(as_json: Json = False) -> None:
-    """List the recipes: one for each system."""
-    from unidex.config.recipes import load, recipe_names
+    """List the recipes: one per system."""
+    from unidex.verbs.recipes import list_recipes
 
-    found = {name: load(name).about for name in recipe_names()}
+    found = list_recipes()
     if as_json:
         print_json(found)
         return
-    print_table(("recipe", "what it is"), list(found.items()))
+    print_table(("recipe", "system"), list(found.items()))
 
 
 def config(
@@ -32,18 +32,11 @@ def config(
 
     Examples: unidex config unidec > mine.toml; unidex config unidec --set encoder.kind=transformer
     """
-    from unidex.config import settings_with_meaning
-    from unidex.config.recipes import load
+    from unidex.verbs.recipes import commented_toml, load
 
     chosen = load(recipe, settings or [])
     if as_json:
         print_json(chosen.model_dump())
         return
-    meaning = {name: text for name, _, text in settings_with_meaning()}
-    section = ""
-    for line in chosen.as_toml().splitlines():
-        if line.startswith("["):
-            section = line.strip("[]").removeprefix("stages.")
-        key = line.partition(" = ")[0]
-        about = meaning.get(f"{section}.{key}", "")
-        print_text(f"{line}  # {about}" if about else line)
+    for line in commented_toml(chosen):
+        print_text(line)

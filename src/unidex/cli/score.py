@@ -1,4 +1,4 @@
-"""``unidex score``: every metric, for anybody's predictions."""
+"""``unidex score``: every metric, for predictions of any system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unidex.cli.shared_options import Data, Json, reads_data
 from unidex.data.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from unidex.verbs.pipeline import Scores
+    from unidex.verbs.score import Scores
 
 
 @reads_data
@@ -30,16 +30,16 @@ def score(
 ) -> None:
     """Score predictions made by any system against a data set.
 
-    PREDICTIONS has one row a text of the split, in its order. In JSON lines a row is {"labels": [ids or uids, best
-    first], "scores": [...]}; the scores may be left out. Metrics are in percent. Filter pairs are taken out of the
-    predictions before the cut at k unless --no-filter.
+    PREDICTIONS has one row per text of the split, in the same order. In JSON lines a row is {"labels": [ids or uids,
+    best first], "scores": [...]}; "scores" is optional. Metrics are in percent. Filter pairs are removed from the
+    predictions before the cut at k unless --no-filter is given.
 
     Example: unidex score predictions.jsonl hpo
 
     Example: unidex score pecos.npz ./shop --json
     """
     from unidex.data.formats import read
-    from unidex.verbs.pipeline import score_predictions
+    from unidex.verbs.score import score_predictions
 
     results = score_predictions(predictions, read(data, reading), split=split, use_filter=not no_filter)
     if as_json:
@@ -49,7 +49,7 @@ def score(
 
 
 def print_scores(scores: Scores) -> None:
-    """The metrics as a table with one row a metric and one column a k, then what groups of labels contribute."""
+    """Print the metrics as a table with one row per metric and one column per k, then the share of groups of labels."""
     ks = sorted({int(name.partition("@")[2]) for name in scores.metrics})
     by_metric: dict[str, dict[int, float]] = {}
     for name, value in scores.metrics.items():
@@ -63,5 +63,5 @@ def print_scores(scores: Scores) -> None:
         for group in (*scores.bins, *scores.classes)
     ]
     print_table(
-        ["labels by train frequency", "labels", "mean texts", "part of P@5"], groups, title="contribution to P@5"
+        ["labels by train frequency", "labels", "mean texts", "share of P@5"], groups, title="contribution to P@5"
     )

@@ -1,4 +1,4 @@
-"""Options that several verbs share, so that a flag means the same everywhere."""
+"""Options that several verbs share; a flag means the same everywhere."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ from unidex.data.read_options import ROLES, ReadOptions
 from unidex.errors import DataError
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, or 'hpo'.", show_default=False)]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.", show_default=False)]
+ModeOption = Annotated[str | None, typer.Option("--mode", help="dual, classifier or both; default: the recipe's mode.")]
+PairsFile = Annotated[
+    Path,
+    typer.Argument(metavar="PAIRS", help='JSON lines with "text" and "labels", plain or gzipped.', show_default=False),
+]
+NewFolder = Annotated[
+    Path | None, typer.Option("--out", metavar="NEW", help="A new model folder to write; default: MODEL itself.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 _PANEL = "Reading DATA"
@@ -31,20 +40,20 @@ _READING: dict[str, tuple[Any, Any]] = {
             str | None,
             "--format",
             "Format of DATA: unidex, xc-raw, dexml, pecos, xclib, bag-of-words, libmultilabel or table; "
-            "detected unless given (docs/reference/data-formats.md).",
+            "default: detected (docs/reference/data-formats.md).",
             metavar="NAME",
         ),
         None,
     ),
     "text": (
-        _option(str, "--text", "Fields that make the text, where it has several: title, content or title+content."),
+        _option(str, "--text", "Fields to use as the text, if there are several: title, content or title+content."),
         _DEFAULTS.text,
     ),
     "column": (
         _option(
             list[str] | None,
             "--column",
-            f"Say which column of a table is what: a role ({', '.join(ROLES)}), then its name. May be repeated.",
+            f"The role of a column of a table ({', '.join(ROLES)}), and the name of the column. Repeatable.",
             metavar="ROLE=NAME",
         ),
         None,
@@ -53,35 +62,33 @@ _READING: dict[str, tuple[Any, Any]] = {
         _option(
             str | None,
             "--separator",
-            "What separates labels in one cell of a table, such as ';'; guessed unless given.",
+            "Separator of labels in one cell of a table, such as ';'; default: guessed.",
         ),
         None,
     ),
-    "test": (_option(Path | None, "--test", "A file of test texts, where DATA is one file.", metavar="FILE"), None),
+    "test": (_option(Path | None, "--test", "A file of test texts, if DATA is one file.", metavar="FILE"), None),
     "labels": (
-        _option(Path | None, "--labels", "A table of labels (uid and text), where DATA is a table.", metavar="FILE"),
+        _option(Path | None, "--labels", "A table of labels (uid and text), if DATA is a table.", metavar="FILE"),
         None,
     ),
     "test_fraction": (
-        _option(
-            float, "--test-fraction", "Share of the rows that becomes test, where a table comes without test texts."
-        ),
+        _option(float, "--test-fraction", "Share of the rows to use as test texts, if a table has none."),
         _DEFAULTS.test_fraction,
     ),
     "split_seed": (_option(int, "--split-seed", "Seed of that split."), _DEFAULTS.split_seed),
     "propensity_a": (
-        _option(float | None, "--propensity-a", "Propensity constant A; from dataset.json, else 0.55."),
+        _option(float | None, "--propensity-a", "Propensity constant A; default: from dataset.json, or 0.55."),
         None,
     ),
     "propensity_b": (
-        _option(float | None, "--propensity-b", "Propensity constant B; from dataset.json, else 1.5."),
+        _option(float | None, "--propensity-b", "Propensity constant B; default: from dataset.json, or 1.5."),
         None,
     ),
 }
 
 
 def reads_data(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the flags for reading DATA; it gets them as one argument ``reading: ReadOptions``."""
+    """Give a verb the flags for reading DATA; it receives them as one argument ``reading: ReadOptions``."""
     own = inspect.signature(verb, eval_str=True)
     kept = [parameter for name, parameter in own.parameters.items() if name != "reading"]
     flags = [
@@ -96,7 +103,7 @@ def reads_data(verb: Callable[..., None]) -> Callable[..., None]:
 
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept]
     with_flags.__signature__ = own.replace(parameters=[*keyword_only, *flags])  # type: ignore[attr-defined]
-    # Typer asks for the annotations too, and finds the unresolved ones of the verb unless told.
+    # Typer reads the annotations too, and would find the unresolved ones of the verb.
     with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in (*keyword_only, *flags)}
     return with_flags
 

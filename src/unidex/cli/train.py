@@ -24,22 +24,21 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same model.")] = 0,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, ... or auto.")] = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where an earlier run with the same --out was stopped.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run with the same --out.")] = False,
     as_json: Json = False,
 ) -> None:
     """Train a model on a data set and score it on its test texts.
 
-    Checkpoints are kept in MODEL.training while it runs; --resume goes on from the newest one, and ends with the same
-    model as a run that was never stopped.
+    Checkpoints are in MODEL.training during the run. --resume continues from the newest one and gives the same model as
+    an uninterrupted run.
 
     On several processes or machines: torchrun --nproc-per-node 4 -m unidex train ... (docs/how-to/many-processes.md).
 
     Examples: unidex train hpo --out hpo-model; unidex train a.csv --out a --recipe unidec --set train.epochs=5
     """
     from unidex.cli.score import print_scores
-    from unidex.verbs.pipeline import Scores, train_together
+    from unidex.verbs.score import Scores
+    from unidex.verbs.train import train_together
 
     model = train_together(
         data, recipe, out=out, settings=settings or (), seed=seed, device=device, resume=resume, reading=reading

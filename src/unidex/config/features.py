@@ -11,20 +11,26 @@ from unidex.config.section import Section
 
 
 class Features(Section):
-    """What the bag encoder sees of a text; of the inception encoder, which of its words have a row."""
+    """Features of a text for the bag encoder; for the inception encoder, which words have a vector of their own."""
 
-    parts: bool = Field(True, description="pieces of identifiers (camelCase, snake_case) as further words")
-    bigrams: bool = Field(True, description="two words that stand side by side")
+    parts: bool = Field(True, description="parts of identifiers (camelCase, snake_case) as additional words")
+    bigrams: bool = Field(True, description="pairs of adjacent words")
     chars: bool = Field(False, description="character n-grams of words")
-    chars_min: int = Field(3, ge=2, description="shortest n-gram, the marks of word ends included")
+    chars_min: int = Field(3, ge=2, description="shortest n-gram, including the marks of word ends")
     chars_max: int = Field(5, ge=2, description="longest n-gram")
     subwords: bool = Field(False, description="tokens of a subword tokenizer, trained on the data or given")
     tokenizer: str = Field("", description="a tokenizer.json or a folder that holds one; empty to train one")
     min_df: int = Field(2, ge=1, description="texts a feature must occur in to get a row of its own")
-    max_features: int = Field(500_000, ge=1, description="at most so many rows, the most frequent features first")
-    num_buckets: int = Field(16_384, ge=0, description="rows that rarer features share by hashing; 0 leaves them out")
-    lead: int = Field(8, ge=1, description="first words of a text that count again, where it has twice as many")
-    lead_weight: float = Field(0.0, ge=0, description="how much they count, beside 1 of the whole text; 0 for not")
+    max_features: int = Field(500_000, ge=1, description="maximum number of rows; the most frequent features first")
+    num_buckets: int = Field(
+        16_384, ge=0, description="rows that rarer features share by hashing; 0 drops rarer features"
+    )
+    lead: int = Field(
+        8, ge=1, description="number of first words that count again, if the text has at least twice as many"
+    )
+    lead_weight: float = Field(
+        0.0, ge=0, description="weight of the first words; the whole text has weight 1; 0 disables it"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -13,24 +13,24 @@ class Pool(Section):
     """The labels of a step."""
 
     labels: Literal["picked", "all"] = Field("picked", description="a pool picked for the batch, or all labels")
-    positives: int = Field(3, ge=1, description="labels drawn for each text (beta)")
-    hard_negatives: int = Field(6, ge=0, description="mined labels drawn for each text (eta)")
+    positives: int = Field(3, ge=1, description="positives sampled per text (beta)")
+    hard_negatives: int = Field(6, ge=0, description="mined labels sampled per text (eta)")
     try_hard_negatives: int = Field(
-        0, ge=0, description="try on the validation split whether so many for each text pay; not where texts are many"
+        0, ge=0, description="try so many per text on the validation split; skipped if there are many texts"
     )
-    size: int = Field(3000, ge=1, description="most labels in a pool")
+    size: int = Field(3000, ge=1, description="maximum number of labels in a pool")
     batches: Literal["clustered", "random", "labels"] = Field(
         "clustered",
-        description="similar texts in one batch; any texts; or any labels, each with one of its texts (SiameseXML)",
+        description="similar texts in one batch; random texts; or random labels with one text each (SiameseXML)",
     )
     start: int = Field(5, ge=0, description="epochs before batches are clustered and negatives mined")
     refresh_every: int = Field(5, ge=1, description="epochs between two rounds of clustering and mining")
-    fill: bool = Field(True, description="where a pool has room left, further labels of the texts come in")
+    fill: bool = Field(True, description="fill the rest of a pool with further labels of the texts")
     shortlist: int = Field(
-        0, ge=0, description="mined labels kept for each text, to draw from; 0 for hard_negatives x refresh_every"
+        0, ge=0, description="mined labels stored per text, to sample from; 0 for hard_negatives x refresh_every"
     )
     cluster_growth: list[int] = Field(
         [],
-        description="epochs at which clusters of texts, of one text at first, become twice as large; a batch is then "
-        "made of any clusters. Empty: a cluster is a batch",
+        description="epochs at which clusters of texts, of one text at first, double in size; a batch is then made of "
+        "random clusters. Empty: a cluster is a batch",
     )

@@ -10,9 +10,9 @@ from unidex.config.section import Section
 
 
 class Predict(Section):
-    """How the trained model is searched."""
+    """How the trained model predicts."""
 
-    mode: Literal["both", "dual", "classifier"] = Field("both", description="the heads that are searched")
+    mode: Literal["both", "dual", "classifier"] = Field("both", description="the heads that score")
     fusion: float = Field(0.5, ge=0, le=1, description="weight of the dual encoder against the classifier")
     choose_fusion: bool = Field(False, description="choose the fusion weight on the validation split")
     combine: Literal["sum", "decision-tree"] = Field(
@@ -23,13 +23,17 @@ class Predict(Section):
     decision_tree_weight: float = Field(
         1.0, ge=0, description="combine = 'decision-tree': weight of the dual score and the probability"
     )
-    knn: float = Field(0.0, ge=0, description="weight of the labels of the nearest train texts; 0 for none")
-    choose_knn: bool = Field(False, description="choose that weight on the validation split")
-    knn_texts: int = Field(32, ge=1, description="how many train texts speak for a text")
-    knn_temperature: float = Field(0.05, gt=0, description="how far beyond the nearest the others count")
-    label_prior: float = Field(0.0, description="this times ln(1 + number of train texts) is added to a label's score")
-    choose_label_prior: bool = Field(False, description="choose it on the validation split")
-    index: Literal["exact", "hnsw", "pq"] = Field("exact", description="how labels are searched")
+    knn: float = Field(
+        0.0, ge=0, description="weight of the kNN part: the labels of the nearest train texts; 0 for none"
+    )
+    choose_knn: bool = Field(False, description="choose the weight of the kNN part on the validation split")
+    knn_texts: int = Field(32, ge=1, description="number of nearest train texts")
+    knn_temperature: float = Field(0.05, gt=0, description="temperature of the softmax over their similarities")
+    label_prior: float = Field(
+        0.0, description="label prior: this times ln(1 + number of train texts) is added to a label's score"
+    )
+    choose_label_prior: bool = Field(False, description="choose the label prior on the validation split")
+    index: Literal["exact", "hnsw", "pq"] = Field("exact", description="kind of search index")
     snippet_length: int = Field(
-        0, ge=0, description="first characters of each train text that the model keeps to show as reasons; 0 for none"
+        0, ge=0, description="characters of each train text that the model stores for explanations; 0 for none"
     )

@@ -45,8 +45,8 @@ class Stage(Section):
 class Config(Section):
     """A whole recipe: the settings of the model as it is in the end, and of the stages on the way to it."""
 
-    recipe: str = Field("", description="name of the recipe this began from")
-    about: str = Field("", description="what it is, and the work it follows")
+    recipe: str = Field("", description="name of the recipe")
+    about: str = Field("", description="what it is, and the paper it follows")
     features: Features = Features()
     encoder: Encoder = Encoder()
     heads: Heads = Heads()

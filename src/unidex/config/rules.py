@@ -275,7 +275,7 @@ def check(facts: Facts) -> None:
     for rule in RULES:
         found = rule.conflict(facts)
         if found is not None:
-            raise ConfigError(f"{rule.reason}, but this recipe has {found}; {rule.remedy}")
+            raise ConfigError(f"{rule.reason}, but this run has {found}; {rule.remedy}")
 
 
 def check_rules(stages: Mapping[str, Config], **run: Any) -> None:
@@ -298,7 +298,7 @@ def rules_markdown() -> str:
 _CAPABILITIES = {
     "has_table": "word vectors",
     "has_layers": "layers",
-    "has_twin": "a second one of its kind",
+    "has_twin": "a twin for the classifier",
     "needs_whole_batch": "BatchNorm",
 }
 
@@ -319,7 +319,7 @@ def _found(name: str, facts: Facts) -> str:
     if not dot:
         return _FACTS[name][0]
     if section == "encoder_can":
-        return f"encoder.kind = {facts.config.encoder.kind!r}, which has no {_CAPABILITIES[key]}"
+        return f"encoder.kind = {facts.config.encoder.kind!r}, an encoder without {_CAPABILITIES[key]}"
     return f"{name} = {_toml(facts.value(name))}"
 
 

@@ -15,37 +15,39 @@ _Number = TypeVar("_Number", int, float)
 
 
 class Tree(Section):
-    """Clusters of labels, a classifier of clusters a level, and a beam that gives each text labels of its own."""
+    """Clusters of labels, one classifier of clusters per level, and a beam that selects the labels of each text."""
 
     levels: list[_Count] = Field(
         [],
-        description="clusters of labels on each level, the coarsest first, such as [1024, 8192]; none for no tree. As "
-        "many as labels at most, and a level that has no fewer clusters than what is below it is left out",
+        description="clusters of labels on each level, the coarsest first, such as [1024, 8192]; empty for no tree. A "
+        "level with at least as many clusters as the level below it, or as there are labels, is left out",
     )
     beam: list[_Count] = Field(
         [20],
         min_length=1,
-        description="clusters of each level that a text keeps while training, beside its true ones; the last number "
-        "goes on for deeper levels",
+        description="clusters per level that a text opens in training, including its true ones; the last number holds "
+        "for deeper levels",
     )
     search_beam: list[_Count] = Field([100], min_length=1, description="the same in a search")
     losses: Literal["both", "clusters", "labels"] = Field(
         "both",
-        description="whose losses count: both; those of clusters alone, in a stage that another follows; or that of "
-        "labels, on shortlists of clusters that stay as they are",
+        description="losses that count: both; of clusters alone, in a stage that another one follows; or of labels "
+        "alone, on shortlists of fixed clusters",
     )
     detached_epochs: int = Field(
-        0, ge=0, description="epochs at first in which the loss of labels does not reach the encoder (InceptionXML: 10)"
+        0, ge=0, description="first epochs in which the loss of labels does not reach the encoder (InceptionXML: 10)"
     )
     smooth_centroids: bool = Field(
-        False, description="cluster labels by centroids that are smoothed by walks between labels (Astec, ECLARE)"
+        False, description="cluster labels by centroids smoothed by random walks between labels (Astec, ECLARE)"
     )
-    weight: float = Field(1.0, gt=0, description="weight of each level's loss beside that of labels")
+    weight: float = Field(1.0, gt=0, description="weight of each level's loss; the loss of labels has weight 1")
     residual: bool = Field(
         False, description="a residual layer of spectral norm 1 before the clusters of each level (InceptionXML)"
     )
     dropout: list[_Share] = Field(
-        [0.0], min_length=1, description="dropout before the clusters of each level; the last number goes on"
+        [0.0],
+        min_length=1,
+        description="dropout before the clusters of each level; the last number holds for deeper levels",
     )
     layers: list[Annotated[list[_Count], Field(min_length=1)]] = Field(
         [],

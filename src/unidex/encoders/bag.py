@@ -70,7 +70,7 @@ class BagEncoder(nn.Module):
 
     @classmethod
     def build(cls, config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> BagEncoder:
-        """A bag of the features of these texts, with random vectors or with those of encoder.path."""
+        """A bag of the features of these texts, with random vectors or with the vectors of encoder.path."""
         features = FeatureExtractor.fit(texts, label_texts, config.features)
         check_any_features(config, features.num_features)
         encoder = cls._of(config, features)
@@ -106,7 +106,7 @@ class BagEncoder(nn.Module):
         return own
 
     def smooth_rare_features(self, rows_NF: sparse.csr_array, smoothing: float) -> None:
-        """Let a feature of n of these texts weigh n / (n + smoothing) from now on.
+        """Multiply the weight of a feature that n of these texts have by n / (n + smoothing), from now on.
 
         What a feature of one or two texts has learned is mostly those texts; a new text that has it should rely on its
         other features more.

@@ -33,10 +33,10 @@ from unidex.nn.spectral import SpectralLinear
 from unidex.nn.static_vectors import initialise_from
 
 _FILTERS = 32
-_KERNELS = (4, 8, 16)  # of the convolutions that stand side by side
+_KERNELS = (4, 8, 16)  # of the parallel convolutions
 _LAST_KERNEL = 16
 _STRIDE = 4
-# Texts that go through the layers together where nothing is learned; more only take memory.
+# Texts that go through the layers together outside of training; more only take memory.
 _TEXTS_AT_ONCE = 256
 # Random vectors are about as long as the trained word vectors (GloVe) that the paper starts with.
 _INITIAL_LENGTH = 6.0
@@ -48,12 +48,12 @@ class InceptionEncoder(nn.Module):
     1. X, T x D, the vectors of the words, 0 behind the last; dropout.
     2. Attention over the words, then over the numbers (`CrossAttention`): H = A_T(X, X), H' = A_D(H^T, X^T)^T.
     3. Convolutions along the D numbers, with the T positions as channels: one of width 1 to 32 channels; side by side
-       those of width 4, 8 and 16, stride 4, on a circle, to 96 x D/4; one of width 16, stride 4, to 32 channels.
+       three of width 4, 8 and 16, stride 4, circular, to 96 x D/4; one of width 16, stride 4, to 32 channels.
        Behind each GELU, BatchNorm and dropout; no dropout behind the last.
     4. h, all of these numbers end to end; h + BatchNorm(GELU(linear(dropout(h)))).
 
-    With D = 300 there are 32 x 15 = 480 numbers. BatchNorm uses the texts of a step while training, and what it has
-    learned from them (running mean and variance, a part of the state) otherwise.
+    With D = 300 there are 32 x 15 = 480 numbers. In training BatchNorm uses the texts of a step; in search the
+    running mean and variance that it has learned, which are part of the state.
 
     Args:
         features: the vocabulary of words.
@@ -92,7 +92,7 @@ class InceptionEncoder(nn.Module):
 
     @classmethod
     def build(cls, config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> InceptionEncoder:
-        """An encoder of the words of these texts, with random vectors or with those of encoder.path."""
+        """An encoder of the words of these texts, with random vectors or with the vectors of encoder.path."""
         num_places(config.encoder.dim)  # refused before words are counted, which takes a while
         kept = {key: getattr(config.features, key) for key in ("min_df", "max_features", "num_buckets")}
         features = FeatureExtractor.fit(texts, label_texts, FeatureSettings(parts=False, bigrams=False, **kept))
@@ -132,9 +132,9 @@ class InceptionEncoder(nn.Module):
     def forward(
         self, rows: TokenRows, touched: list[Touched] | None = None, rng: np.random.Generator | None = None
     ) -> Tensor:
-        """N x dim vectors. With ``touched``, the word vectors used are noted there as leaves that get a gradient.
+        """N x dim vectors. With ``touched``, the word vectors used are appended as leaves that get a gradient.
 
-        In training mode all texts go through the layers at once, since BatchNorm looks at all of them. Dropout draws
+        In training mode all texts go through the layers at once, since BatchNorm reads all of them. Dropout draws
         from torch, not from ``rng``.
         """
         if self.training:
@@ -144,7 +144,7 @@ class InceptionEncoder(nn.Module):
         return torch.cat(blocks) if blocks else torch.empty(0, self.dim, device=self.table.weight.device)
 
     def layers(self, embedded_NTD: Tensor) -> Tensor:
-        """From the vectors of words, 0 where there is none, to those of texts."""
+        """From N x T x D vectors of words, 0 where there is no word, to N x dim vectors of texts."""
         dropped = self.dropout(embedded_NTD)
         attended = self.over_words(dropped, dropped)
         attended = self.over_numbers(attended.transpose(1, 2), dropped.transpose(1, 2)).transpose(1, 2)
@@ -157,7 +157,7 @@ class InceptionEncoder(nn.Module):
     def from_embeddings(self, text: str, copies: int) -> tuple[Tensor, Tensor]:
         """Vectors of so many copies of one text, and the vectors of its words they were made from, as a leaf.
 
-        Each copy has a gradient of its own, so that one pass back answers for as many scores as there are copies.
+        Each copy has a gradient of its own, so one backward pass serves as many scores as there are copies.
         """
         ids = torch.from_numpy(self.prepare([text]).flat().astype(np.int64)).to(self.table.weight.device)
         words_NTD = self.table.weight[ids].expand(copies, -1, -1).clone().requires_grad_()
@@ -165,11 +165,11 @@ class InceptionEncoder(nn.Module):
         return self.layers(nn.functional.pad(words_NTD, (0, 0, 0, missing))), words_NTD
 
     def token_places(self, text: str) -> list[tuple[int, int]]:
-        """Where each word that is read begins and ends in a text."""
+        """Where each word that is read starts and ends in a text."""
         return places_of_words(self.features, text, self.settings.max_length)
 
     def _embedded(self, rows: TokenRows, touched: list[Touched] | None) -> Tensor:
-        """N x T x D vectors of words. Only those of the step are gathered, however large the vocabulary is."""
+        """N x T x D vectors of words. Only the words of the step are gathered, however large the vocabulary is."""
         device = self.table.weight.device
         ids_U, places = np.unique(rows.flat(), return_inverse=True)
         ids = torch.from_numpy(ids_U.astype(np.int64)).to(device)
@@ -178,7 +178,7 @@ class InceptionEncoder(nn.Module):
         else:
             vectors_UD = self.table.gather(ids)
             touched.append(Touched(self.table, ids, vectors_UD))
-        # Before the words of the step stands the vector of padding, which is 0 and stays so.
+        # Row 0 is the vector of padding, which is 0 and stays 0.
         places_NT = np.zeros((len(rows), self.settings.max_length), dtype=np.int64)
         places_NT[np.arange(places_NT.shape[1]) < rows.lengths[:, None]] = places + 1
         padded = nn.functional.pad(vectors_UD, (0, 0, 1, 0))
@@ -207,7 +207,7 @@ class CrossAttention(nn.Module):
 
 
 class _Norm(nn.BatchNorm1d):
-    """BatchNorm; one value a channel has no variance, so that it is measured as when nothing is learned."""
+    """BatchNorm; a single value per channel has no variance, so it is normalised as in search."""
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training and input.shape[0] * input.shape[2:].numel() < 2:
@@ -218,7 +218,7 @@ class _Norm(nn.BatchNorm1d):
 
 
 def _branch(kernel: int) -> nn.Conv1d:
-    # As many circling numbers as leave D / 4 places, whatever the width.
+    # So much circular padding that D / 4 places are left, whatever the width.
     padding = (kernel - _STRIDE) // 2
     return nn.Conv1d(_FILTERS, _FILTERS, kernel, stride=_STRIDE, padding=padding, padding_mode="circular")
 

@@ -30,14 +30,14 @@ from unidex.nn.static_vectors import MINILM, minilm_folder
 # Texts of one pass through the layers have at least this share of the longest one's tokens, ...
 _SIMILAR = 0.8
 # ... unless the pass would then have fewer tokens, padding included, than the first number, which keeps a processor
-# busy. No pass has more than the second, which bounds the activations of a layer. Those for a CPU are where one thread
-# gains no more; those for other devices are a guess.
+# busy. No pass has more than the second, which bounds the activations of a layer. For a CPU, one thread gains no more
+# above them; for other devices they are a guess.
 _TOKENS_ON_CPU = (1024, 4096)
 _TOKENS_ELSEWHERE = (16_384, 65_536)
 
 
 class TransformerEncoder(nn.Module):
-    """Token ids -> layers of a transformer -> one vector a text.
+    """Token ids -> layers of a transformer -> one vector per text.
 
     Attention runs in torch's fused kernel (sdpa) where the transformer has that; the library chooses it by itself.
 
@@ -48,7 +48,7 @@ class TransformerEncoder(nn.Module):
 
     Attributes:
         dim: dimension of the vectors, the transformer's own.
-        cache: a folder where token ids are kept between runs, or None.
+        cache: a folder where token ids are stored between runs, or None.
     """
 
     def __init__(self, model: Any, tokenizer: Any, settings: Settings) -> None:
@@ -143,7 +143,7 @@ class TransformerEncoder(nn.Module):
         return int(self.model.config.num_hidden_layers)
 
     def _encoded(self, rows: TokenRows, layers: list[int]) -> Tensor:
-        """The vectors of texts, and behind them those of these layers."""
+        """The vectors of texts, and after them the vectors of these layers."""
         device = next(self.model.parameters()).device
         if len(rows) == 0:
             return torch.empty(0, self.dim * (1 + len(layers)), device=device)
@@ -174,7 +174,7 @@ class TransformerEncoder(nn.Module):
     def from_embeddings(self, text: str, copies: int) -> tuple[Tensor, Tensor]:
         """Vectors of so many copies of one text, and the vectors of its tokens they were made from, as a leaf.
 
-        Each copy has a gradient of its own, so that one pass back answers for as many scores as there are copies.
+        Each copy has a gradient of its own, so one backward pass serves as many scores as there are copies.
         """
         device = next(self.model.parameters()).device
         ids, _ = self.prepare([text]).padded(self._pad)
@@ -186,7 +186,7 @@ class TransformerEncoder(nn.Module):
         return self._pooled(hidden_NTD, None), embedded_NTD
 
     def token_places(self, text: str) -> list[tuple[int, int]]:
-        """Where each token of a text begins and ends in it; -1, -1 for one that is not of the text, as special ones."""
+        """Where each token starts and ends in a text; -1, -1 for special tokens, which are not of the text."""
         encoding = self._fast_tokenizer.encode(text)
         places = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
         # A text without tokens has one for padding.
@@ -207,17 +207,17 @@ class TransformerEncoder(nn.Module):
         return torch.autocast(device.type, dtype=dtype, enabled=self.settings.autocast != "off")
 
 
-def chunk_ends(lengths_N: NDArray[np.int64], fewest: int, most: int) -> list[int]:
+def chunk_ends(lengths_N: NDArray[np.int64], min_tokens: int, max_tokens: int) -> list[int]:
     """Where to cut texts, longest first, into chunks of similar length that are padded to their longest.
 
-    A chunk that begins with a text of w tokens takes the texts of at least 0.8 w tokens, and shorter ones until it has
-    ``fewest`` tokens with padding; it stops before it would have more than ``most``, yet has one text at least.
+    A chunk whose first text has w tokens takes the texts of at least 0.8 w tokens, and shorter ones until it has
+    ``min_tokens`` with padding. It stops before it would have more than ``max_tokens``, but has at least one text.
 
-    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), fewest=1, most=100)
+    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), min_tokens=1, max_tokens=100)
     [3, 5, 6]
-    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), fewest=1, most=20)
+    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), min_tokens=1, max_tokens=20)
     [2, 3, 5, 6]
-    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), fewest=40, most=100)
+    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), min_tokens=40, max_tokens=100)
     [4, 6]
     """
     ends: list[int] = []
@@ -225,7 +225,7 @@ def chunk_ends(lengths_N: NDArray[np.int64], fewest: int, most: int) -> list[int
     while start < len(lengths_N):
         width = max(1, int(lengths_N[start]))
         similar = int(np.searchsorted(-lengths_N, -_SIMILAR * width, side="right")) - start
-        count = max(1, min(most // width, max(similar, fewest // width)))
+        count = max(1, min(max_tokens // width, max(similar, min_tokens // width)))
         start = min(start + count, len(lengths_N))
         ends.append(start)
     return ends
@@ -256,7 +256,7 @@ def _source(path: str) -> str:
 
 @contextmanager
 def _reading(source: str) -> Iterator[None]:
-    """Read in silence, except for what is downloaded; whatever fails is told in one line."""
+    """Read in silence, except for downloads; any failure becomes an error of one line."""
     chatter = _transformers().utils.logging
     is_folder = Path(source).is_dir()
     before, bars = chatter.get_verbosity(), chatter.is_progress_bar_enabled()
@@ -293,7 +293,7 @@ def _check_length(model: Any, tokenizer: Any, max_length: int) -> None:
         )
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            # Models of RoBERTa's kind count positions from behind their padding's.
+            # Models like RoBERTa count positions after the position of padding.
             first = 0 if module.padding_idx is None else module.padding_idx + 1
             if max_length > module.num_embeddings - first:
                 raise ConfigError(

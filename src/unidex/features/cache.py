@@ -42,14 +42,14 @@ def cached_transform(features: FeatureExtractor, texts: Sequence[str], folder: P
         try:
             replace_folder(unfinished, place)
         except OSError as error:
-            logger.warning("the features could not be cached in %s: %s", place, error)
+            logger.warning("The features could not be cached in %s: %s", place, error)
     matrix = _read(place, len(texts), features.num_features)
     # Another process may have replaced the folder, or the disk may fail: the caller gets the matrix in any case.
     return features.transform(texts) if matrix is None else matrix
 
 
 def fingerprint(features: FeatureExtractor, texts: Sequence[str]) -> str:
-    """A name for the matrix of these texts: another one as soon as a text, a setting or the vocabulary differs."""
+    """A name for the matrix of these texts; it differs as soon as a text, a setting or the vocabulary differs."""
     digest = blake2b(features.fingerprint.encode(), digest_size=16)
     source = iter(texts)
     while batch := list(islice(source, _BATCH)):
@@ -89,11 +89,11 @@ def _read(place: Path, num_texts: int, num_features: int) -> sparse.csr_array | 
         manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
         arrays = {name: _mapped(place / name, dtype, manifest) for name, dtype in _DTYPES.items()}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        logger.warning("the kept features in %s are damaged (%s) and are made again", place, error)
+        logger.warning("The cached features in %s are damaged (%s). Computing them again.", place, error)
         return None
     ends = np.concatenate([np.zeros(1, dtype=np.int64), arrays["ends"]])
     if len(ends) != num_texts + 1 or len(arrays["ids"]) != ends[-1] or len(arrays["weights"]) != ends[-1]:
-        logger.warning("the kept features in %s are of another size than their texts and are made again", place)
+        logger.warning("The cached features in %s do not fit the number of texts. Computing them again.", place)
         return None
     return as_csr(arrays["weights"], arrays["ids"], ends, num_features)
 

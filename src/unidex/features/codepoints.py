@@ -1,4 +1,4 @@
-"""What is known of each Unicode code point: whether it belongs to a word, of which class it is, how it folds.
+"""Tables of Unicode code points: whether a code point belongs to a word, its class, and its form without case.
 
 Whole chunks of text are looked up at once in tables of all code points. A table is filled block by block of 256 code
 points when a text first needs one, because filling all of it takes half a second.
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# The classes of code points. Whatever is not OUTSIDE is part of a word.
+# The classes of code points. All but OUTSIDE are part of a word.
 OUTSIDE, OTHER, LOWER, UPPER, DIGIT, UNDERSCORE = range(6)
 
 _NUM_CODE_POINTS = 0x110000
 _BLOCK = 256
-_JOINERS = "\u200c\u200d"  # They stand inside words of Persian and of Indic scripts.
+_JOINERS = "\u200c\u200d"  # Part of words in Persian and in Indic scripts.
 
 
 class _Tables:

@@ -169,7 +169,7 @@ class FeatureExtractor:
         return self.names[feature]
 
     def names_in(self, text: str) -> dict[int, str]:
-        """The names of all features of a text by id; a bucket has those of all features of the text it holds.
+        """The names of all features of a text by id; the name of a bucket lists the features of the text that share it.
 
         >>> features = FeatureExtractor.fit(["red hat"], [], Settings(num_buckets=1, bigrams=False))
         >>> features.names_in("Red cap")
@@ -266,8 +266,7 @@ def _tokenizer_for(settings: Settings, texts: Sequence[str], label_texts: Sequen
 def _find_names(
     vocabulary: Vocabulary, settings: Settings, tokenizer: Tokenizer | None, chunks: Iterable[list[str]], num_texts: int
 ) -> Texts:
-    # A second walk over the texts: to hold the names of all candidates in the first takes far more memory than those of
-    # the chosen.
+    # A second walk over the texts: the names of all candidates would take far more memory than the names of the chosen.
     names = [""] * len(vocabulary)
     missing = np.ones(vocabulary.num_features, dtype=bool)
     missing[len(names) :] = False

@@ -3,7 +3,7 @@
     weight of feature f in a text = (1 + ln tf) * idf(f),   then the row is divided by its length
 
 An occurrence is one number: the row, then the feature id, then the kind, in bits from high to low. Sorted, equal ones
-stand side by side to be counted, row by row.
+are adjacent and can be counted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Feature groups: the distinct features of a chunk of texts, where they occur, and their names.
 
-A group is told apart by its keys, 64-bit hashes of what a feature is made of. Words and their parts are one group,
+A feature of a group is identified by its key, a 64-bit hash of its characters. Words and their parts are one group,
 because a part that is also a word elsewhere is the same feature.
 """
 
@@ -137,7 +137,7 @@ def _ngrams(words: Words, sizes: range) -> Group:
 
 
 def _pattern(ngram: str) -> str:
-    """An n-gram as users write patterns: red* begins a word, *red ends one, *red* stands inside.
+    """An n-gram as users write patterns: red* starts a word, *red ends one, *red* is inside.
 
     >>> _pattern("#re"), _pattern("red"), _pattern("ed#")
     ('re*', '*red*', '*ed')
@@ -162,7 +162,7 @@ def subwords_of(texts: Sequence[str], tokenizer: Tokenizer) -> Group:
 def _of_each_word(
     kind: Kind, words: Words, word_of_entry: NDArray[np.int64], feature_of_entry: NDArray[np.int64]
 ) -> Occurrences:
-    """What the distinct words have, at every place where those words stand; entries ascend by word."""
+    """What distinct words have, at every place where the words occur; entries ascend by word."""
     counts = np.bincount(word_of_entry, minlength=len(words.lengths))
     starts = np.cumsum(counts) - counts
     repeats = counts[words.ids]

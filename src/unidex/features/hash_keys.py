@@ -92,7 +92,7 @@ def keys_of_strings(
 
 
 def keys_of_ngrams(codes: NDArray[np.uint32], starts: NDArray[np.int64], n: int, seed: int) -> NDArray[np.uint64]:
-    """The key of the n code points that begin at each start; equal to that of ``keys_of_strings``.
+    """The key of the n code points at each start; equal to that of ``keys_of_strings``.
 
     >>> codes = np.array([97, 98, 97, 98], dtype=np.uint32)
     >>> first, second = keys_of_ngrams(codes, np.array([0, 2]), n=2, seed=7).tolist()

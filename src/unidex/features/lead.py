@@ -1,7 +1,7 @@
 """The lead of a text: its first words, which count again.
 
-A title stands before its content, and the first sentence of a description says what the rest explains. With x the row
-of a whole text and y that of its lead, both of length 1, the row of a text at least twice as long as its lead is
+A title precedes its content, and the first sentence of a description summarises the rest. With x the row
+of a whole text and y the row of its lead, both of length 1, the row of a text at least twice as long as its lead is
 
     (x + weight * y) / |x + weight * y|
 
@@ -16,7 +16,7 @@ from unidex.features.feature_weights import Rows
 
 
 def lead_of(text: str, num_words: int) -> str | None:
-    """The first words of a text, those that blanks divide; None where it has less than twice as many.
+    """The first words of a text, as blanks divide it; None for a text of less than twice as many words.
 
     >>> lead_of("Golden ratio: a number painters love", 3), lead_of("Golden ratio: a number", 3)
     ('Golden ratio: a', None)

@@ -1,7 +1,7 @@
 """Few texts at a time, for serving: the rows that a chunk of texts would get, to the last bit, in less time.
 
 Array operations pay off over many words; a few texts have few. So here the words are cut and taken apart one by one by
-the means Python has for strings, and what a word brings wherever it stands is remembered from text to text.
+the means Python has for strings, and the features of a word are remembered from text to text.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class TextByText:
         return self._weights.rows(np.concatenate(pieces), len(texts))
 
     def placed(self, text: str) -> Placed:
-        """Where each feature of the row occurs; what a word brings stands where the word does.
+        """Where each feature of the row occurs; the features of a word have the place of the word.
 
-        A bigram is half where its first word stands and half where its second does. A subword token stands where its
-        tokenizer says, without blanks around it; one that has no characters of the text has no place.
+        One half of a bigram has the place of its first word, the other half of its second. A subword token has the
+        place that its tokenizer reports, without blanks around it; a token without characters of the text has none.
         """
         found: list[tuple[int, int, int, float]] = []
         words = placed_words(text)
@@ -138,22 +138,22 @@ class TextByText:
         wanted = set(words)
         unknown = wanted.difference(remembered)
         if not unknown:
-            # Whoever needs room begins another memory, so that nothing leaves this one.
+            # A full memory is replaced, never emptied: other threads may still read this one.
             return remembered
         learned = self._learn(unknown)
         return {word: remembered.get(word) or learned[word] for word in wanted}
 
     def _bigrams(self, words_of_texts: list[list[str]], known: dict[str, tuple[bytes, bytes]]) -> NDArray[np.int64]:
-        """The occurrences of two neighbouring words of a text."""
+        """The occurrences of bigrams."""
         counts = np.fromiter(map(len, words_of_texts), dtype=np.int64, count=len(words_of_texts))
         row_of_word = np.repeat(np.arange(len(counts)), counts)
         ids = self._bigram_ids([known[word][0] for words in words_of_texts for word in words])
-        # The last word of a text and the first of the next are no neighbours.
+        # The last word of a text and the first of the next are no bigram.
         inside = np.flatnonzero((row_of_word[1:] == row_of_word[:-1]) & (ids >= 0))
         return self._weights.pack(row_of_word[inside], ids[inside], Kind.BIGRAM)
 
     def _bigram_ids(self, keys: list[bytes]) -> NDArray[np.int64]:
-        """The id of each two neighbours among the keys of words, -1 where they have none."""
+        """The id of the bigram of each two successive keys of words, -1 where it has none."""
         flat_keys = np.frombuffer(b"".join(keys), dtype=np.uint64)
         return self._vocabulary.lookup(keys_of_pairs(flat_keys[:-1], flat_keys[1:]))
 

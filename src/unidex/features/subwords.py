@@ -40,7 +40,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
 def train_tokenizer(texts: Iterable[str], *, num_texts: int, num_tokens: int = _NUM_TOKENS) -> Tokenizer:
     """Byte-pair encoding of words, learned from texts; the same texts give the same tokenizer.
 
-    A token that begins a word begins with U+2581. The alphabet is the 1000 most frequent characters, chosen here and
+    The first token of a word starts with U+2581. The alphabet is the 1000 most frequent characters, chosen here and
     handed over, because the library breaks ties between characters by chance.
 
     >>> tokenizer = train_tokenizer(["low lower lowest"] * 3, num_texts=3, num_tokens=14)

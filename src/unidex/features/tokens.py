@@ -48,7 +48,7 @@ class TokenRows:
 
     Attributes:
         tokens: token ids of all texts, and perhaps of others.
-        starts: where each text begins in it.
+        starts: where each text starts in it.
         lengths: tokens of each text.
         max_length: no text has more tokens.
 
@@ -75,7 +75,7 @@ class TokenRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of texts, and the most tokens that a text may have."""
+        """Number of texts, and the maximum number of tokens per text."""
         return len(self.lengths), self.max_length
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class TokenRows:
 
     @classmethod
     def stack(cls, parts: Sequence[TokenRows]) -> TokenRows:
-        """Rows one after the other. Tokens are copied where the parts do not share them, and only those of the parts.
+        """Rows one after the other. Tokens are copied only where the parts do not share them.
 
         >>> both = TokenRows.stack([TokenRows.of([[1, 2]], max_length=4), TokenRows.of([[3], [4]], max_length=4)[1:]])
         >>> both.as_lists(), both.tokens.tolist()
@@ -126,7 +126,7 @@ class TokenRows:
 
 
 def token_counts(rows: TokenRows, num_tokens: int) -> sparse.csr_array:
-    """Texts as sparse rows, N x tokens: how often each token stands in them.
+    """Texts as sparse rows, N x tokens: how often each token occurs in them.
 
     >>> token_counts(TokenRows.of([[2, 0, 2], []], max_length=4), 3).toarray().tolist()
     [[1.0, 0.0, 2.0], [0.0, 0.0, 0.0]]
@@ -139,7 +139,7 @@ def token_counts(rows: TokenRows, num_tokens: int) -> sparse.csr_array:
 
 
 def token_weights(rows: TokenRows) -> sparse.csr_array:
-    """Texts as sparse rows, N x largest token id + 1: how often each token stands in them, times its rarity.
+    """Texts as sparse rows, N x largest token id + 1: how often each token occurs in them, times its rarity.
 
     Formula, with n_t the number of texts that have token t: count ln((1 + N) / (1 + n_t)); a token that all have is 0.
 
@@ -160,9 +160,9 @@ def tokenise(
     Args:
         texts: many texts; they are read twice where a folder is given.
         tokenizer: without padding, and cutting at ``max_length``.
-        max_length: most tokens of a text, special ones included.
+        max_length: maximum number of tokens per text, special ones included.
         pad: the one token of a text that has none, so that every text has a vector.
-        folder: where token rows are kept; those that are there are mapped, others are made and kept. Without one,
+        folder: where token rows are cached: mapped if they are there, else made and stored. Without one,
             tokens stay in memory up to 1 GiB, and beyond that in an unnamed file of the system's temporary folder.
     """
     if isinstance(texts, str):
@@ -248,7 +248,7 @@ def _read(place: Path, num_texts: int, max_length: int) -> TokenRows | None:
         if checksum != int(numbers[-1:].view("<u4")[0]):
             raise ValueError("its checksum is wrong")
     except (OSError, ValueError, IndexError) as error:
-        logger.warning("the kept tokens in %s are damaged (%s) and are made again", place, error)
+        logger.warning("The cached tokens in %s are damaged (%s). Tokenising again.", place, error)
         return None
     num_tokens = len(numbers) - 1 - num_texts
     # The tokens as a plain array over the map: its selections are plain arrays too.

@@ -79,7 +79,7 @@ def document_frequencies(group: Group) -> NDArray[np.int64]:
 class Vocabulary:
     """The features that have an id of their own, and the buckets all others share.
 
-    Ids 0 .. V-1 are features, those of most texts first, so that the rows a step touches most lie side by side; ids
+    Ids 0 .. V-1 are features, the most frequent first, so that the rows a step touches most often are adjacent; ids
     V .. V+B-1 are buckets.
 
     Attributes:
@@ -98,7 +98,7 @@ class Vocabulary:
     def choose(
         cls, counters: Mapping[str, Counter], *, num_texts: int, min_df: int, max_features: int, num_buckets: int
     ) -> Vocabulary:
-        """Give ids to the features of most texts; ties go to the earlier group, then to the lower key."""
+        """Give ids to the most frequent features; ties go to the earlier group, then to the lower key."""
         counted = [counter.result() for counter in counters.values()]
         keys = np.concatenate([np.empty(0, dtype=np.uint64), *(keys for keys, _ in counted)])
         counts = np.concatenate([np.empty(0, dtype=np.int64), *(counts for _, counts in counted)])

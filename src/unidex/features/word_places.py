@@ -1,4 +1,4 @@
-"""Where the words of a text stand in it, as it is written: before normal form NFKC, which may move every character.
+"""The places of words in a text as it is written: before normal form NFKC, which may move every character.
 
 Normal form works on short runs of characters: a letter with the marks behind it, a ligature, a syllable. A run is
 found by putting it into normal form alone, so that each character of the result knows the run it came from.
@@ -27,7 +27,7 @@ class Placed:
 
     Attributes:
         features: O, the id of each.
-        starts: O, the character of the text where it begins; -1 where it has no place.
+        starts: O, the character of the text where it starts; -1 where it has no place.
         ends: O, the character behind its last one; -1 likewise.
         shares: O, how much of an occurrence it is.
     """
@@ -98,12 +98,12 @@ def merged(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[
 
 
 def _origins(text: str, normal: str) -> tuple[list[int], list[int]]:
-    """For each character of the normal form, where the run of the text that it came from begins and ends."""
+    """For each character of the normal form, where the run of the text that it came from starts and ends."""
     cuts = [place for place, character in enumerate(text) if not unicodedata.combining(character)]
     edges = sorted({0, *cuts, len(text)})
     forms = [normal_form(text[start:end]) for start, end in pairwise(edges)]
     if "".join(forms) != normal:
-        # Some characters that are no marks still join what stands before them: vowel signs, parts of Hangul syllables.
+        # Some characters are no marks and still join the one before them: vowel signs, parts of Hangul syllables.
         edges, forms = _joined(text, edges)
         if "".join(forms) != normal:
             # Marks that reach over others that come apart late: nothing is lost but the place.

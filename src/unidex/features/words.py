@@ -1,7 +1,7 @@
-"""Words of a chunk of texts as flat arrays: which distinct words there are, and where each stands.
+"""Words of a chunk of texts as flat arrays: which distinct words there are, and where each occurs.
 
-Nothing here runs once a word: texts are joined, looked up as code points and cut by array operations, and whatever
-depends on the letters of a word (its parts, its n-grams) is worked out once for each distinct word.
+No loop runs over words: texts are joined, looked up as code points and cut by array operations. Parts and n-grams are
+worked out once per distinct word.
 
 Shapes: N texts, W words, U distinct words, C code points of the distinct words with U + 1 marks.
 """
@@ -26,11 +26,11 @@ WORD_SEED = 0x51ED270B27B4C1E9
 class Words:
     """The words of a chunk of texts.
 
-    A word is a run of letters, digits, marks and underscores of the text in normal form NFKC. Distinct words are told
-    apart as they are written, because their parts depend on their capitals; ``letters`` and ``keys`` ignore case.
+    A word is a run of letters, digits, marks and underscores of the text in normal form NFKC. Distinct words differ
+    as they are written, because their parts depend on their capitals; ``letters`` and ``keys`` ignore case.
 
     Attributes:
-        rows: W, the text each word stands in, ascending.
+        rows: W, the text of each word, ascending.
         ids: W, the distinct word each word is.
         codes: C, the code points of the distinct words, with a mark before, between and after them.
         letters: C, the same without case.
@@ -101,7 +101,7 @@ class Pieces:
 def parts_of(words: Words) -> Pieces:
     """The pieces of each distinct word between underscores, changes of case and digits.
 
-    A piece begins where letters and digits meet, before a capital that follows a letter that is none, and before the
+    A piece starts where letters and digits meet, before a capital that follows a letter that is none, and before the
     last capital of a run that a small letter follows. A word that is one piece from end to end has no parts.
 
     >>> words = Words.of(["getHTTPPort_2 plain"])
@@ -112,7 +112,7 @@ def parts_of(words: Words) -> Pieces:
     classes = classes_of(words.codes)
     outside = (classes == OUTSIDE) | (classes == UNDERSCORE)
     digit, upper = classes == DIGIT, classes == UPPER
-    # The marks between words let no word look at its neighbour.
+    # Thanks to the marks between words, no cut depends on the next word.
     cuts = outside.copy()
     cuts[1:] |= outside[:-1] | (digit[1:] != digit[:-1]) | (upper[1:] & ~upper[:-1])
     cuts[1:-1] |= upper[:-2] & upper[1:-1] & (classes[2:] == LOWER)

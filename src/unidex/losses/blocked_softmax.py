@@ -14,147 +14,120 @@ import torch
 from torch import Tensor
 
 from unidex.config import Loss as Settings
-from unidex.losses.blocked import Block, Products, check_sides, cut, in_blocks
-from unidex.losses.blocks import ALONE, BlockedGrad, Ranks, Sink
+from unidex.losses.blocks import Block, LabelBlocks, LastPass, cut
 from unidex.losses.registry import RegisteredLoss, register
 from unidex.losses.softmax import DECOUPLED, SUPCON, Form, decoupled_softmax, finite_or_zero, mask_, pushes, supcon
 from unidex.losses.targets import Targets, one_positive
 
-# Scores are held in bits, divided by log 2, for the powers of 2 take half the time of those of e, as measured on x86.
+# Scores are held in bits, divided by log 2, because powers of 2 take half the time of powers of e, as measured on x86.
 # The division is one of the texts, before the product, so that it takes no pass over the scores.
 LOG_2 = math.log(2)
 
 
-@torch.no_grad()
-def blocked_softmax(
-    texts_BD: Tensor,
-    labels_LD: Tensor,
-    scale: Tensor,
-    targets: Targets,
-    form: Form = DECOUPLED,
-    *,
-    text_to_label: float = 1.0,
-    log_q_L: Tensor | None = None,
-    block_size: int | None = None,
-    ranks: Ranks = ALONE,
-    sink: Sink | None = None,
-) -> BlockedGrad:
-    """A softmax loss in one or both directions over all labels; its scores exist one block of labels at a time.
+class BlockedSoftmax(LastPass):
+    """A softmax loss in one or both directions over all labels, block by block.
 
     Formula, with S = scale texts labels^T over the labels of all processes, and loss the one of ``form``::
 
         value = lam loss(S - log q, Y) + (1 - lam) loss(S^T, Y^T)             lam = text_to_label
 
-    The first pass over the blocks keeps the highest score and the sum of exponentials of each text. The second
-    computes the scores again, turns them into the gradient and that into the gradients of both sides; it begins with
-    the block the first one ended with. That is four matrix products, less one of the last block. The
-    label-to-text direction needs no first pass: a label sees all texts in its block.
+    The first pass keeps the highest score and the sum of exponentials of each text. The last pass computes the scores
+    again and turns them into the gradient; it starts with the block where the first one ended. That is four matrix
+    products, less one of the last block. The label-to-text direction needs no first pass: a label sees all texts in
+    its block.
 
-    Memory, in numbers, besides arguments and results: B l for the scores of a block of l labels; 3 B D for texts and
-    their gradient; about ten a pair of the targets; l D for the gradient of a block that goes to a sink; in the
-    label-to-text direction, B a for the a labels of a block that have a positive, and 2 L.
-
-    Args:
-        texts_BD: B x D.
-        labels_LD: L x D, the labels of this process.
-        scale: without dimensions; the inverse of the temperature.
-        targets: the positive and ignored pairs of the B texts and the L labels of this process.
-        form: which softmax loss: DECOUPLED or SUPCON.
-        text_to_label: weight of the text-to-label direction, 0 to 1.
-        log_q_L: the correction of `correct_log_q`, in the text-to-label direction.
-        block_size: the most labels of a block; chosen by the number of texts and dimensions where there is none.
-        ranks: the processes that hold other labels of the same texts.
-        sink: takes the gradient of the labels block by block, last block first.
+    Memory, in numbers, besides that of `run_blocked`: in the label-to-text direction, B a for the a labels of a block
+    that have a positive, and 2 L.
 
     References: DEXML (arXiv 2310.10636) computes the same from the whole matrix of scores.
 
     Relations: equals `symmetric` with `decoupled_softmax` or `supcon` on the whole matrix, and with
     ``text_to_label=1`` the loss itself. On targets drawn by `one_positive` it is `softmax_one_positive`.
 
+    >>> from unidex.losses import run_blocked
     >>> texts, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     >>> targets = Targets.of([0, 0], [0, 1], shape=(1, 3))
-    >>> blocked_softmax(texts, labels, torch.tensor(1.0), targets, block_size=2)
+    >>> run_blocked(BlockedSoftmax, texts, labels, torch.tensor(1.0), targets, block_size=2)
     BlockedGrad(value=tensor(0.5032), texts_BD=tensor([[-0.1345,  0.1345]]), labels_LD=tensor([[-0.2689, -0.1345],
                 [-0.5000, -0.2500], [ 0.7689,  0.3845]]), scale=tensor(-0.1345))
     """
-    check_sides(texts_BD, labels_LD, scale, targets)
-    if not 0 <= text_to_label <= 1:
-        raise ValueError(f"text_to_label must be between 0 and 1, but is {text_to_label}")
-    if log_q_L is not None and log_q_L.shape != labels_LD.shape[:1]:
-        raise ValueError(f"log q must have one value a label ({len(labels_LD)}), but has {tuple(log_q_L.shape)}")
-    targets, blocks = in_blocks(targets, block_size, texts_BD.shape[1])
-    products = Products(texts_BD, labels_LD, scale, blocks, unit=LOG_2, sink=sink)
-    by_text = by_label = None
-    if text_to_label > 0:
-        bits_L = None if log_q_L is None else log_q_L.to(texts_BD.dtype) / LOG_2
-        small = _all_small(texts_BD, labels_LD, scale, bits_L, ranks)
-        by_text = _ByText(products, blocks, targets, form, text_to_label, bits_L, ranks, small=small)
-    # Without texts, a label has nothing to choose among.
-    if text_to_label < 1 and len(texts_BD):
-        by_label = _ByLabel(blocks, targets, form, 1 - text_to_label, texts_BD.dtype, ranks)
 
-    for number, block in reversed(list(enumerate(blocks))):
-        if by_text is not None and by_label is None and number == len(blocks) - 1:
-            grad_Bl = by_text.last_gradient(block)
+    unit = LOG_2
+    is_reversed = True
+
+    def __init__(self, labels: LabelBlocks, *, form: Form = DECOUPLED, text_to_label: float = 1.0) -> None:
+        """The first pass.
+
+        Args:
+            labels: the labels in blocks.
+            form: which softmax loss: DECOUPLED or SUPCON.
+            text_to_label: weight of the text-to-label direction, 0 to 1.
+        """
+        if not 0 <= text_to_label <= 1:
+            raise ValueError(f"text_to_label must be between 0 and 1, but is {text_to_label}")
+        self._labels = labels
+        self._by_text = _ByText(labels, form, text_to_label) if text_to_label > 0 else None
+        self._by_label = _ByLabel(labels, form, 1 - text_to_label) if text_to_label < 1 else None
+
+    def needs_scores(self, block: Block) -> bool:
+        """Not for the last block: the first pass has left its powers."""
+        return self._by_label is not None or block.number < len(self._labels.blocks) - 1
+
+    def gradient_(self, scores_Bl: Tensor | None, block: Block) -> Tensor:
+        """The gradient of a block, in the memory of its scores."""
+        if scores_Bl is None:
+            assert self._by_text is not None
+            return self._by_text.last_gradient(block)
+        part = None if self._by_label is None else self._by_label.gradient(scores_Bl, block.number)
+        if self._by_text is None:
+            scores_Bl.zero_()
         else:
-            grad_Bl = products.scores(block)
-            part = None if by_label is None else by_label.gradient(grad_Bl, number)
-            if by_text is None:
-                grad_Bl.zero_()
-            else:
-                by_text.gradient_(grad_Bl, block)
-            if part is not None:
-                grad_Bl.index_add_(1, *part)
-        products.add(block, grad_Bl)
-    value = sum((direction.value for direction in (by_text, by_label) if direction), start=texts_BD.new_zeros(()))
-    return products.result(ranks.sum_(value))
+            self._by_text.gradient_(scores_Bl, block)
+        return scores_Bl if part is None else scores_Bl.index_add_(1, *part)
+
+    def value(self) -> Tensor:
+        """The value over the positives of this process."""
+        directions = (self._by_text, self._by_label)
+        return sum((one.value for one in directions if one), start=self._labels.texts_BD.new_zeros(()))
 
 
-def _all_small(texts_BD: Tensor, labels_LD: Tensor, scale: Tensor, bits_L: Tensor | None, ranks: Ranks) -> bool:
+def _all_small(labels: LabelBlocks, bits_L: Tensor | None) -> bool:
     """Whether powers of the scores, as they are, and sums and quotients of such powers are normal numbers.
 
     No score exceeds scale |text| |label|. Where that is small, as it is for cosines and a temperature above 0.023 in
     float32, the first pass need not look for the highest score, nor either pass subtract it.
     """
+    texts_BD, ranks = labels.texts_BD, labels.ranks
     # Looking at the norms waits for a device, which costs more than it saves there.
     if texts_BD.device.type != "cpu":
         return False
-    most = scale.to(texts_BD.dtype).abs() / LOG_2 * _most(torch.linalg.vector_norm(texts_BD, dim=1))
-    most = most * ranks.max_(_most(torch.linalg.vector_norm(labels_LD, dim=1)))
+    highest = labels.scale.to(labels.dtype).abs() / LOG_2 * _max(torch.linalg.vector_norm(texts_BD, dim=1))
+    highest = highest * ranks.max_(_max(torch.linalg.vector_norm(labels.labels_LD, dim=1)))
     if bits_L is not None:
-        most = most + ranks.max_(_most(bits_L.abs()))
-    return bool(most <= -math.log2(torch.finfo(texts_BD.dtype).tiny) / 2)
+        highest = highest + ranks.max_(_max(bits_L.abs()))
+    return bool(highest <= -math.log2(torch.finfo(texts_BD.dtype).tiny) / 2)
 
 
-def _most(values: Tensor) -> Tensor:
+def _max(values: Tensor) -> Tensor:
     return values.amax() if len(values) else values.new_zeros(())
 
 
 class _ByText:
-    """The text-to-label direction. Making it is the first pass; then it knows what it has to know of all labels.
+    """The text-to-label direction. To make it is the first pass.
 
     Attributes:
         value: of the positives of this process.
     """
 
-    def __init__(
-        self,
-        products: Products,
-        blocks: list[Block],
-        targets: Targets,
-        form: Form,
-        weight: float,
-        bits_L: Tensor | None,
-        ranks: Ranks,
-        *,
-        small: bool,
-    ) -> None:
-        self._form, self._bits_L, self._small = form, bits_L, small
-        totals_B = ranks.sum_(targets.totals(products.dtype))
-        positives_M = torch.empty_like(targets.weights, dtype=products.dtype)
+    def __init__(self, labels: LabelBlocks, form: Form, weight: float) -> None:
+        targets, ranks, dtype = labels.targets, labels.ranks, labels.dtype
+        self._form, self._bits_L = form, None if labels.log_q_L is None else labels.log_q_L.to(dtype) / LOG_2
+        self._small = small = _all_small(labels, self._bits_L)
+        totals_B = ranks.sum_(targets.totals(dtype))
+        positives_M = torch.empty_like(targets.weights, dtype=dtype)
         highest_B, sums_B = torch.full_like(totals_B, 0.0 if small else -torch.inf), torch.zeros_like(totals_B)
-        for block in blocks:
-            self._last_Bl = scores_Bl = products.scores(block)
+        for block in labels.blocks:
+            self._last_Bl = scores_Bl = labels.scores(block, LOG_2)
             self._correct_(scores_Bl, block)
             positives_M[block.positives] = scores_Bl[block.targets.rows, block.targets.columns]
             if not small:
@@ -208,9 +181,8 @@ class _ByLabel:
         value: of the labels whose gradient was taken.
     """
 
-    def __init__(
-        self, blocks: list[Block], targets: Targets, form: Form, weight: float, dtype: torch.dtype, ranks: Ranks
-    ) -> None:
+    def __init__(self, labels: LabelBlocks, form: Form, weight: float) -> None:
+        targets, ranks = labels.targets, labels.ranks
         is_anchor_L = torch.zeros(targets.shape[1], dtype=torch.bool, device=targets.rows.device)
         is_anchor_L[targets.columns] = True
         counts_L = is_anchor_L.cumsum(0)
@@ -224,13 +196,12 @@ class _ByLabel:
             counts_L[targets.ignored_columns[of_anchors_I]] - 1,
             (targets.shape[0], len(self._anchors_A)),
         )
-        totals_A = of_anchors.transposed().totals(dtype)
+        totals_A = of_anchors.transposed().totals(labels.dtype)
         # A label none of whose positives was drawn does not count.
-        num_anchors = ranks.sum_((totals_A > 0).sum().to(dtype))
+        num_anchors = ranks.sum_((totals_A > 0).sum().to(labels.dtype))
         self._shares_M = weight * _shares(of_anchors.transposed(), totals_A, num_anchors)
-        self._starts = [block.labels.start for block in blocks]
-        bounds = torch.tensor([*self._starts, targets.shape[1]], device=targets.rows.device)
-        self._blocks = cut(of_anchors, torch.searchsorted(self._anchors_A, bounds))
+        self._starts = [block.labels.start for block in labels.blocks]
+        self._blocks = cut(of_anchors, torch.searchsorted(self._anchors_A, labels.starts))
         self.value = totals_A.new_zeros(())
 
     def gradient(self, scores_Bl: Tensor, number: int) -> tuple[Tensor, Tensor]:
@@ -280,9 +251,7 @@ def _registered(name: str, is_supcon: Callable[[Settings], bool], **more: Any) -
         name,
         dense=lambda settings: supcon if is_supcon(settings) else decoupled_softmax,
         blocked=lambda settings: partial(
-            blocked_softmax,
-            form=SUPCON if is_supcon(settings) else DECOUPLED,
-            text_to_label=settings.text_to_label,
+            BlockedSoftmax, form=SUPCON if is_supcon(settings) else DECOUPLED, text_to_label=settings.text_to_label
         ),
         takes_text_to_label=True,
         takes_log_q=True,

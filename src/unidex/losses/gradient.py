@@ -27,7 +27,7 @@ class Loss(Protocol):
 
 
 def differentiable(loss: Loss) -> Callable[[Tensor, Targets], Tensor]:
-    """The same loss as a function that autograd can go back through; the scores are copied once and stay as they are.
+    """The same loss as a function that autograd can differentiate; the scores are copied once and stay as they are.
 
     The gradient is the closed form, computed together with the value; it can be taken once, not differentiated again.
 
@@ -72,5 +72,5 @@ class _ClosedForm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_value: Tensor) -> tuple[Tensor, None, None]:
         (grad_BP,) = ctx.saved_tensors
-        # Not in place: the graph may be kept and gone back through again.
+        # Not in place: the graph may be kept for a second backward pass.
         return grad_BP * grad_value, None, None

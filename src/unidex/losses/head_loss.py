@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from unidex.config import Loss as Settings
-from unidex.losses.bce import bce
-from unidex.losses.blocks import ALONE, BlockedGrad, Ranks, Sink
-from unidex.losses.collected import collected
+from unidex.losses.bce import BlockedBce, bce
+from unidex.losses.blocks import (
+    ALONE,
+    Block,
+    BlockedGrad,
+    BlockedLoss,
+    LabelBlocks,
+    LastPass,
+    Ranks,
+    Sink,
+    run_blocked,
+)
 from unidex.losses.gradient import Loss, LossGrad
 from unidex.losses.registry import RegisteredLoss, get
 from unidex.losses.softmax import correct_log_q
@@ -57,12 +68,7 @@ class HeadLoss:
         Args:
             log_q_P: the logarithm of how often each label enters a pool, see `correct_log_q`; None for no correction.
         """
-        loss = self.registered.dense(self.settings)
-        log_q_P = log_q_P if self.registered.takes_log_q else None
-        if self.registered.takes_text_to_label and self.settings.text_to_label < 1:
-            main = _both_directions(loss, self.settings.text_to_label, log_q_P)
-        else:
-            main = loss if log_q_P is None else _corrected(loss, log_q_P)
+        main = self._main(log_q_P if self.registered.takes_log_q else None)
         return _with_bce(main, self.bce_weight) if self.bce_weight else main
 
     def blocked(
@@ -89,15 +95,72 @@ class HeadLoss:
             ranks: the processes that hold other labels of the same texts.
             sink: takes the gradient of the labels block by block.
         """
-        if self.registered.blocked is None or self.bce_weight:
-            return collected(self.dense, texts_BD, labels_LD, scale, targets, log_q_L=log_q_L, ranks=ranks, sink=sink)
-        loss = self.registered.blocked(self.settings)
-        correction = {"log_q_L": log_q_L} if self.registered.takes_log_q else {}
-        return loss(texts_BD, labels_LD, scale, targets, block_size=block_size, ranks=ranks, sink=sink, **correction)
+        loss: BlockedLoss
+        if self.registered.blocked is None:
+            loss = partial(Collected, dense=self._main)
+        else:
+            loss = self.registered.blocked(self.settings)
+        if self.bce_weight:
+            loss = partial(_BlockedWithBce, main=loss, weight=self.bce_weight)
+        log_q_L = log_q_L if self.registered.takes_log_q else None
+        return run_blocked(
+            loss, texts_BD, labels_LD, scale, targets, log_q_L=log_q_L, block_size=block_size, ranks=ranks, sink=sink
+        )
+
+    def _main(self, log_q_P: Tensor | None) -> Loss:
+        """The dense form without the BCE."""
+        loss = self.registered.dense(self.settings)
+        if self.registered.takes_text_to_label and self.settings.text_to_label < 1:
+            return partial(symmetric, loss=loss, text_to_label=self.settings.text_to_label, log_q_P=log_q_P)
+        return loss if log_q_P is None else _corrected(loss, log_q_P)
 
 
-def _both_directions(loss: Loss, text_to_label: float, log_q_P: Tensor | None) -> Loss:
-    return lambda scores_BP, targets: symmetric(scores_BP, targets, loss, text_to_label=text_to_label, log_q_P=log_q_P)
+class Collected(LastPass):
+    """The blocked form of a loss that has only a dense one: it collects the scores of all blocks and processes.
+
+    Memory, in numbers, besides that of `run_blocked`: B P for the P labels of all processes, on each process; twice
+    that while several processes exchange them; and what the dense form takes.
+    """
+
+    def __init__(self, labels: LabelBlocks, *, dense: Callable[[Tensor | None], Loss]) -> None:
+        """The pass over the labels, and the loss."""
+        ranks, everywhere = labels.ranks, labels.everywhere()
+        scores_BL = torch.empty(labels.targets.shape, dtype=labels.dtype, device=labels.texts_BD.device)
+        for block in labels.blocks:
+            scores_BL[:, block.labels] = labels.scores(block)
+        loss = dense(None if labels.log_q_L is None else ranks.gather(labels.log_q_L))
+        value, grad_BP = loss(ranks.gather(scores_BL.T).T.contiguous(), everywhere.targets)
+        self._grad_BL = grad_BP[:, everywhere.labels]
+        # All processes have the same value; one of them gives it.
+        self._value = value if ranks.rank == 0 else torch.zeros_like(value)
+
+    def needs_scores(self, block: Block) -> bool:
+        """The gradient is known already."""
+        return False
+
+    def gradient_(self, scores_Bl: Tensor | None, block: Block) -> Tensor:
+        """The gradient of a block."""
+        return self._grad_BL[:, block.labels]
+
+    def value(self) -> Tensor:
+        """The value on the first process, 0 on the others."""
+        return self._value
+
+
+class _BlockedWithBce(LastPass):
+    """A blocked loss plus a weighted BCE, in one pass over the same scores."""
+
+    def __init__(self, labels: LabelBlocks, *, main: BlockedLoss, weight: float) -> None:
+        self._main, self._bce, self._weight = main(labels), BlockedBce(labels), weight
+        self.unit, self.is_reversed = self._main.unit, self._main.is_reversed
+
+    def gradient_(self, scores_Bl: Tensor | None, block: Block) -> Tensor:
+        assert scores_Bl is not None
+        grad_Bl = self._bce.gradient_(scores_Bl * self.unit, block).mul_(self._weight)
+        return grad_Bl.add_(self._main.gradient_(scores_Bl, block))
+
+    def value(self) -> Tensor:
+        return self._main.value() + self._weight * self._bce.value()
 
 
 def _corrected(loss: Loss, log_q_P: Tensor) -> Loss:

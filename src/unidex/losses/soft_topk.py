@@ -1,6 +1,6 @@
 """The soft top-k operator, and the loss that wants the positives of a text among its k highest labels.
 
-Shapes: B texts, P labels in the pool, M positive pairs, K + 1 highest scores a text.
+Shapes: B texts, P labels in the pool, M positive pairs, K + 1 highest scores per text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def topk_thresholds(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0, n
 
     Args:
         scores_BP: B x P scores; -inf takes no part.
-        k: how many labels are chosen, one number or one a text (B, int).
+        k: how many labels are chosen, one number or one per text (B, int).
         alpha: how sharp the choice is.
         num_steps: how many steps at most.
 
@@ -46,7 +46,7 @@ def topk_thresholds(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0, n
 
 
 def soft_topk(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0) -> Tensor:
-    """How much each label is among the k highest of its text: near 1 for those, near 0 for the others; k a text.
+    """How much each label is among the k highest of its text: near 1 for the highest, near 0 for others; the sum is k.
 
     Formula, with t_i from `topk_thresholds`::
 
@@ -55,7 +55,7 @@ def soft_topk(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0) -> Tens
 
     Args:
         scores_BP: B x P scores; -inf takes no part, its p is 0.
-        k: how many labels are chosen, one number or one a text (B, int). A text with no more scores has p = 1 for all.
+        k: how many labels are chosen, one number or one per text (B, int). With no more scores than k, p is 1.
         alpha: how sharp the choice is.
 
     References: DEXML (arXiv 2310.10636, section 4.3).
@@ -65,8 +65,7 @@ def soft_topk(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0) -> Tens
     >>> soft_topk(torch.tensor([[3.0, 1.0, -1.0]]), 1)
     tensor([[0.8796, 0.1180, 0.0024]])
     """
-    result: Tensor = _SoftTopK.apply(scores_BP, k, alpha, False)  # type: ignore[no-untyped-call]
-    return result
+    return log_soft_topk(scores_BP, k, alpha=alpha).exp()
 
 
 def log_soft_topk(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0) -> Tensor:
@@ -78,7 +77,7 @@ def log_soft_topk(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0) -> 
 
     Args:
         scores_BP: B x P scores; -inf takes no part, its log p is -inf.
-        k: how many labels are chosen, one number or one a text (B, int). A text with no more scores has log p = 0.
+        k: how many labels are chosen, one number or one per text (B, int). A text with no more scores has log p = 0.
         alpha: how sharp the choice is.
 
     References: DEXML (arXiv 2310.10636, section 4.3).
@@ -86,7 +85,7 @@ def log_soft_topk(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0) -> 
     >>> log_soft_topk(torch.tensor([[3000.0, 1000.0, -1000.0]]), 1)
     tensor([[    0., -2000., -6000.]])
     """
-    result: Tensor = _SoftTopK.apply(scores_BP, k, alpha, True)  # type: ignore[no-untyped-call]
+    result: Tensor = _LogSoftTopK.apply(scores_BP, k, alpha)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -191,7 +190,7 @@ def push_(ratios: Tensor, odds: Tensor, factors: Tensor) -> Tensor:
 
 
 class _Found(NamedTuple):
-    """The thresholds of a matrix of scores, and its K + 1 highest scores a text; the scores themselves are ratios."""
+    """The thresholds of a matrix of scores, and its K + 1 highest scores per text; the scores themselves are ratios."""
 
     cut: Cut
     threshold: Threshold
@@ -203,13 +202,11 @@ class _Found(NamedTuple):
 def _find_(scores_BP: Tensor, k: int | Tensor, alpha: float, num_steps: int) -> _Found:
     """Thresholds; the scores become the ratios of the others, with 0 for the top k."""
     num_texts, num_labels = scores_BP.shape
-    # The only value that is looked at, where k is one a text: how many of the highest scores are to be kept.
-    most = min(num_labels, k if isinstance(k, int) else int(k.max()))
-    k_B = torch.full((num_texts,), most, device=scores_BP.device) if isinstance(k, int) else k.clamp_max(most)
-    highest_BK, columns_BK = scores_BP.topk(min(most + 1, num_labels), dim=1)
-    padded_BK = F.pad(highest_BK, (0, 1), value=-torch.inf)
-    kth_B, next_B = padded_BK.gather(1, torch.stack([k_B - 1, k_B], dim=1)).unbind(1)
-    cut = Cut.of(kth_B, next_B, (padded_BK > next_B[:, None]).sum(1), k_B, alpha)
+    # The only value that is looked at, where k is one per text: how many of the highest scores are to be kept.
+    max_k = min(num_labels, k if isinstance(k, int) else int(k.max()))
+    k_B = torch.full((num_texts,), max_k, device=scores_BP.device) if isinstance(k, int) else k.clamp_max(max_k)
+    highest_BK, columns_BK = scores_BP.topk(min(max_k + 1, num_labels), dim=1)
+    cut = Cut.of(F.pad(highest_BK, (0, 1), value=-torch.inf), k_B, alpha)
     is_top_BK = cut.above(highest_BK)
     ratios_BK = cut.top_ratios(highest_BK, is_top_BK, alpha)
     scores_BP.scatter_(1, columns_BK, torch.where(is_top_BK, -torch.inf, highest_BK))
@@ -251,13 +248,13 @@ def _copy(scores_BP: Tensor, k: int | Tensor, alpha: float) -> Tensor:
             f"but have the shape {tuple(scores_BP.shape)} and are {scores_BP.dtype}"
         )
     if isinstance(k, Tensor) and k.shape != scores_BP.shape[:1]:
-        raise ValueError(f"k must have one number a text ({len(scores_BP)}), but has {tuple(k.shape)}")
+        raise ValueError(f"k must have one number per text ({len(scores_BP)}), but has {tuple(k.shape)}")
     return scores_BP.detach().clone(memory_format=torch.contiguous_format)
 
 
-class _SoftTopK(torch.autograd.Function):
+class _LogSoftTopK(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores_BP: Tensor, k: int | Tensor, alpha: float, is_log: bool) -> Tensor:
+    def forward(ctx: Any, scores_BP: Tensor, k: int | Tensor, alpha: float) -> Tensor:
         copy_BP = _copy(scores_BP, k, alpha)
         logits_BP = torch.empty_like(copy_BP)
         if scores_BP.numel():
@@ -266,19 +263,15 @@ class _SoftTopK(torch.autograd.Function):
             logits_BP = found.threshold.logits(scores_BP.detach(), texts_B1, found.cut, alpha).to(scores_BP.dtype)
             logits_BP.masked_fill_(scores_BP == -torch.inf, -torch.inf)
         ctx.save_for_backward(logits_BP)
-        ctx.alpha, ctx.is_log = alpha, is_log
-        return F.logsigmoid(logits_BP) if is_log else torch.sigmoid(logits_BP)
+        ctx.alpha = alpha
+        return F.logsigmoid(logits_BP)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_BP: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad_BP: Tensor) -> tuple[Tensor, None, None]:
         (logits_BP,) = ctx.saved_tensors
-        complements_BP = torch.sigmoid(-logits_BP)
-        # v / sum(v) from logarithms: there may be no v that is not 0 in float. Where all labels are chosen, all are
-        # -inf, and nothing moves.
+        # v / sum(v) from logarithms: every v may be 0 in float. Where all labels are chosen, all are -inf, and nothing
+        # moves.
         shares_BP = torch.softmax(F.logsigmoid(logits_BP) + F.logsigmoid(-logits_BP), dim=1).nan_to_num_(0)
-        if ctx.is_log:
-            own_BP = (grad_BP * complements_BP).mul_(ctx.alpha).masked_fill_(logits_BP == -torch.inf, 0)
-            return own_BP - shares_BP * own_BP.sum(1, keepdim=True), None, None, None
-        means_B1 = (grad_BP * shares_BP).sum(1, keepdim=True)
-        return torch.sigmoid(logits_BP) * complements_BP * ctx.alpha * (grad_BP - means_B1), None, None, None
+        own_BP = (grad_BP * torch.sigmoid(-logits_BP)).mul_(ctx.alpha).masked_fill_(logits_BP == -torch.inf, 0)
+        return own_BP - shares_BP * own_BP.sum(1, keepdim=True), None, None

@@ -1,8 +1,8 @@
 """Softmax losses over a pool: decoupled softmax, supervised contrastive, one positive.
 
 Shapes: B texts, P labels in the pool, M positive pairs. s_ip is the score of text i for label p, already divided by
-the temperature; w_ip = y_ip / sum_p y_ip is the share of a positive among those of its text; n is the number of texts
-with a positive; N_i are the pairs of text i that are neither positive nor ignored.
+the temperature; w_ip = y_ip / sum_p y_ip is the share of a positive among all positives of its text; n is the number of
+texts with a positive; N_i are the pairs of text i that are neither positive nor ignored.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def supcon(scores_BP: Tensor, targets: Targets) -> LossGrad:
 def softmax_one_positive(
     scores_BP: Tensor, targets: Targets, *, others: Literal["ignored", "negatives"] = "ignored"
 ) -> LossGrad:
-    """Softmax on one drawn positive a text (pick one label); `one_positive` draws it.
+    """Softmax on one drawn positive per text (pick one label); `one_positive` draws it.
 
     Formula::
 
@@ -106,9 +106,9 @@ def softmax_one_positive(
         raise ValueError(f'others must be "ignored" or "negatives", but is {others!r}')
     # Only where looking at values does not wait for the device.
     if targets.rows.device.type == "cpu" and len(targets.rows):
-        most = int(torch.bincount(targets.rows[targets.weights > 0], minlength=1).max())
-        if most > 1:
-            raise ValueError(f"a text must have one drawn positive, but one has {most}; draw with one_positive first")
+        count = int(torch.bincount(targets.rows[targets.weights > 0], minlength=1).max())
+        if count > 1:
+            raise ValueError(f"a text must have one drawn positive, but one has {count}; draw with one_positive first")
     return _plain(scores_BP, targets, DECOUPLED if others == "ignored" else SUPCON)
 
 
@@ -130,7 +130,7 @@ def correct_log_q(scores_BP: Tensor, log_q_P: Tensor) -> Tensor:
     tensor([[0.0000, 0.6931]])
     """
     if log_q_P.shape != scores_BP.shape[1:]:
-        raise ValueError(f"log q must have one value a label ({scores_BP.shape[1]}), but has {tuple(log_q_P.shape)}")
+        raise ValueError(f"log q must have one value per label ({scores_BP.shape[1]}), but has {tuple(log_q_P.shape)}")
     return scores_BP.sub_(log_q_P.to(scores_BP.dtype))
 
 
@@ -201,6 +201,6 @@ def finite_or_zero(highest: Tensor) -> Tensor:
 
 
 def pushes(pulls_M: Tensor, anchors_M: Tensor, sums: Tensor) -> Tensor:
-    """The factor that turns exponentials into gradients, one an anchor: what its positives pull, over its sum."""
+    """The factor per anchor that turns exponentials into gradients: the pull of its positives over its sum."""
     # An anchor without negatives has the sum 0 and pulls 0.
     return torch.zeros_like(sums).index_add_(0, anchors_M, pulls_M) / torch.where(sums > 0, sums, 1)

@@ -57,7 +57,7 @@ def symmetric(
     References: UniDEC (arXiv 2405.03714), L_D and L_C with lambda 0.5.
 
     On a CPU, `decoupled_softmax` and `supcon` exponentiate the scores once for both directions, as long as one shift
-    fits all rows and columns; other losses, other devices and wider scores take one pass a direction and one copy.
+    fits all rows and columns; other losses, other devices and wider scores take one pass per direction and one copy.
 
     >>> value, gradient = symmetric(torch.tensor([[2.0, 1.0], [0.0, 1.0]]), Targets.of([0, 1], [0, 1], shape=(2, 2)))
     >>> value, gradient
@@ -68,7 +68,7 @@ def symmetric(
     if not 0 <= text_to_label <= 1:
         raise ValueError(f"text_to_label must be between 0 and 1, but is {text_to_label}")
     form = DECOUPLED if loss is decoupled_softmax else SUPCON if loss is supcon else None
-    # The fused form has to look at the range of the scores before it goes on. On a CPU that is a branch; elsewhere it
+    # The fused form has to look at the range of the scores first. On a CPU that is a branch; elsewhere it
     # would wait for the device, and two passes are cheaper than waiting.
     if form is not None and scores_BP.device.type == "cpu" and scores_BP.numel():
         fused = _fused(scores_BP, targets, form, text_to_label, log_q_P)

@@ -128,13 +128,13 @@ class Targets:
 
 
 def one_positive(targets: Targets, generator: torch.Generator) -> Targets:
-    """One positive a text, drawn in proportion to its target: that one gets the target 1, the others 0.
+    """One positive per text, drawn in proportion to its target: that one gets the target 1, the others 0.
 
     The drawn targets give an unbiased estimate of the mean over positives under `decoupled_softmax` and `triplet`.
     The draw is a race: the first of independent exponential times with rates y_ip wins with probability
     y_ip / sum_p y_ip. It needs no loop over texts and no number of positives on the host.
 
-    References: DEXML (`loss_sample`), NGAME, DPR and ANCE train on one positive a text.
+    References: DEXML (`loss_sample`), NGAME, DPR and ANCE train on one positive per text.
 
     >>> targets = Targets.of([0, 0, 0, 2], [0, 1, 2, 1], shape=(3, 3))
     >>> drawn = one_positive(targets, torch.Generator().manual_seed(0))
@@ -150,7 +150,7 @@ def one_positive(targets: Targets, generator: torch.Generator) -> Targets:
 
 
 def draw_positives(targets: Targets, k: int, generator: torch.Generator) -> Targets:
-    """At most k positives a text, drawn without replacement in proportion to their targets; the others get 0.
+    """At most k positives per text, drawn without replacement in proportion to their targets; the others get 0.
 
     The drawn ones keep their targets. No text can have more than k labels among its k highest, so `soft_topk_loss`
     cannot ask for all of more. The draw is that of `one_positive`: the first k of a race win.
@@ -205,7 +205,7 @@ def _check(targets: Targets) -> None:
             )
     weights = targets.weights
     if weights.shape != targets.rows.shape:
-        raise ValueError(f"there must be one target a positive, but {len(targets.rows)} have {tuple(weights.shape)}")
+        raise ValueError(f"there must be one target per positive, but {len(targets.rows)} have {tuple(weights.shape)}")
     if len(weights) and not bool(((weights > 0) & (weights <= 1)).all()):
         worst = weights[~((weights > 0) & (weights <= 1))][0].item()
         raise ValueError(f"a target must be in (0, 1], but one is {worst}; leave pairs that are not positive out")

@@ -6,7 +6,7 @@ k highest scores lack as much as the others have::
     T(t) = sum_{top k} sigmoid(-z_j)  =  R(t) = sum_{others} sigmoid(z_j)
 
 Solved is D(t) = log R(t) - log T(t) = 0. No score of the others is above one of the top k, so the slope of D lies
-between alpha and 2 alpha wherever it is taken: |D| / alpha bounds the error of t, and Newton's method cannot go astray.
+between alpha and 2 alpha wherever it is taken: |D| / alpha bounds the error of t, and Newton's method cannot diverge.
 D keeps its digits where every sigmoid is 0 or 1 to the last of them, and the sum itself says nothing about t.
 
 What is held are odds. With a the k-th highest score, b the next one, and s the offset of t from -(a + b) / 2::
@@ -19,7 +19,7 @@ What is held are odds. With a the k-th highest score, b the next one, and s the 
 
 Scores are only ever subtracted from a or b, so that scores of 10,000 lose no digits to each other.
 
-Shapes: B texts, P labels, K + 1 highest scores a text, N scores of either side.
+Shapes: B texts, P labels, K + 1 highest scores per text, N scores of either side.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # the name everybody knows it by
 from torch import Tensor
 
-# Powers of 2 take half the time of those of e, as measured on x86.
+# Powers of 2 take half the time of powers of e, as measured on x86.
 LOG_2 = math.log(2)
 
-# Six are the most that were ever needed. Away from the CPU the plain form takes all of them: whether fewer would do is
+# Six is the maximum that was ever needed. Away from the CPU the plain form takes all of them: whether fewer would do is
 # a value to wait for.
 NUM_STEPS = 10
 
@@ -61,8 +61,10 @@ class Cut(NamedTuple):
     is_all_B: Tensor
 
     @classmethod
-    def of(cls, kth_B: Tensor, next_B: Tensor, num_above_B: Tensor, k_B: Tensor, alpha: float) -> Cut:
-        """From the k-th, the next and how many are above the next, which is -inf where there is none."""
+    def of(cls, highest_BK: Tensor, k_B: Tensor, alpha: float) -> Cut:
+        """From the highest scores of each text, more than k of them, highest first; -inf where there are fewer."""
+        kth_B, next_B = highest_BK.gather(1, torch.stack([k_B - 1, k_B], dim=1)).unbind(1)
+        num_above_B = (highest_BK > next_B[:, None]).sum(1)
         is_all_B = next_B == -torch.inf
         half_gap_B = (kth_B.double() - next_B.double()).mul_(alpha / 2).masked_fill_(is_all_B, 0)
         # Below inf, every ratio is 0.
@@ -99,7 +101,7 @@ class Threshold(NamedTuple):
         return (self.offset_B - cut.half_gap_B).exp_(), (-self.offset_B - cut.half_gap_B).exp_()
 
     def logits(self, scores_M: Tensor, texts_M: Tensor, cut: Cut, alpha: float) -> Tensor:
-        """z_j of some scores, float64; inf for those of a text with no more than k."""
+        """z_j of some scores, float64; inf where a text has no more than k scores."""
         offset_M, half_gap_M = self.offset_B[texts_M], cut.half_gap_B[texts_M]
         kth_M, next_M, scores_M = cut.kth_B[texts_M].double(), cut.next_B[texts_M].double(), scores_M.double()
         logits_M = torch.where(
@@ -153,9 +155,9 @@ def solve(
     Args:
         cut: where the top k end.
         sums: from q and m, the `odds_sums` of the others and of those above the next one, 4 x B.
-        is_close: whether to stop, from |D| a text; it is asked once a step.
+        is_close: whether to stop, from |D| per text; it is asked once per step.
         num_steps: how many steps at most; each calls ``sums`` once.
-        start_B: s to begin with, float64; 0 where there is none.
+        start_B: the initial s, float64; None for 0.
     """
     offset_B = torch.zeros_like(cut.half_gap_B) if start_B is None else start_B
     low_B, high_B = torch.full_like(offset_B, -torch.inf), torch.full_like(offset_B, torch.inf)

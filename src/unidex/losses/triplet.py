@@ -1,17 +1,22 @@
 """The triplet loss of NGAME: a positive must beat the hardest negatives by a margin.
 
-Shapes: B texts, P labels in the pool, M positive pairs, K hardest negatives a text.
+Shapes: B texts, P labels in the pool, L labels of this process, D dimensions, M positive pairs, K hardest negatives per
+text.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from unidex.losses.gradient import LossGrad, check_scores
+from unidex.config import Loss as Settings
+from unidex.losses.blocks import LabelBlocks
+from unidex.losses.gradient import LossGrad
+from unidex.losses.hardest import BlockedHardest, HardestLoss, Terms, dense_hardest
 from unidex.losses.registry import RegisteredLoss, register, sampled_positives
 from unidex.losses.softmax import finite_or_zero
 from unidex.losses.targets import Targets
@@ -42,7 +47,7 @@ def triplet(
 
     Args:
         scores_BP: B x P cosines, not divided by a temperature; consumed, their memory holds the gradient afterwards.
-        targets: the positive and ignored pairs; NGAME draws one positive a text (`one_positive`).
+        targets: the positive and ignored pairs; NGAME draws one positive per text (`one_positive`).
         margin: by how much a positive must beat a negative.
         num_negatives: how many of the hardest negatives count.
         temperature: how strongly the hardest of them dominate.
@@ -57,38 +62,60 @@ def triplet(
     >>> value, gradient
     (tensor(0.1731), tensor([[-1.0000,  0.9277,  0.0723,  0.0000]]))
     """
-    check_scores(scores_BP, targets)
-    if num_negatives < 1:
-        raise ValueError(f"num_negatives must be at least 1, but is {num_negatives}")
+    return dense_hardest(scores_BP, targets, _loss(margin, temperature, num_positives), num_negatives)
+
+
+class BlockedTriplet(BlockedHardest):
+    """`triplet` over all labels, block by block.
+
+    References: NGAME (arXiv 2207.04452) takes the negatives of a step from a pool, not from all labels.
+
+    >>> from unidex.losses import run_blocked
+    >>> texts, labels = torch.tensor([[0.6, 0.8]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> targets = Targets.of([0], [0], shape=(1, 3))
+    >>> run_blocked(BlockedTriplet, texts, labels, torch.tensor(1.0), targets, block_size=2)
+    BlockedGrad(value=tensor(0.5000), texts_BD=tensor([[-1.,  1.]]), labels_LD=tensor([[-0.6000, -0.8000],
+                [ 0.6000,  0.8000], [ 0.0000,  0.0000]]), scale=tensor(0.2000))
+    """
+
+    def __init__(
+        self,
+        labels: LabelBlocks,
+        *,
+        margin: float = 0.3,
+        num_negatives: int = 10,
+        temperature: float = 0.1,
+        num_positives: int = 0,
+    ) -> None:
+        """The pass over the labels; for the options see `triplet`."""
+        super().__init__(labels, _loss(margin, temperature, num_positives), num_negatives)
+
+
+def _loss(margin: float, temperature: float, num_positives: int) -> HardestLoss:
     if num_positives < 0:
         raise ValueError(f"num_positives must be at least 0, but is {num_positives}")
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, but is {temperature}")
-    if scores_BP.numel() == 0:
-        return LossGrad(scores_BP.sum(), scores_BP)
-    rows, columns = targets.rows, targets.columns
-    positives_M = scores_BP[rows, columns]
-    if num_positives:
-        targets = hardest_positives(targets, positives_M, num_positives)
-    scores_BP[rows, columns] = -torch.inf
-    scores_BP[targets.ignored_rows, targets.ignored_columns] = -torch.inf
-    # A text with fewer negatives gets masked pairs too; at -inf they violate nothing.
-    hardest_BK, places_BK = scores_BP.topk(min(num_negatives, scores_BP.shape[1]), dim=1, sorted=False)
-    hinges_MK = (hardest_BK[rows] - positives_M[:, None] + margin).clamp_min_(0)
-    # The difference before the division: where there are violators, the hardest negative is one of them.
-    logits_BK = (hardest_BK - finite_or_zero(hardest_BK.amax(1, keepdim=True))) / temperature
-    # A positive without violators has no weights: softmax of nothing is not a number, so it is written as 0.
-    weights_MK = torch.softmax(logits_BK[rows].masked_fill_(hinges_MK == 0, -torch.inf), dim=1)
-    weights_MK.masked_fill_(hinges_MK == 0, 0)
-    losses_M = (weights_MK * hinges_MK).sum(1)
-    shares_M = targets.shares(scores_BP.dtype)
 
-    pulls_M = shares_M * (hinges_MK > 0).any(1)
-    pushes_MK = weights_MK * (1 + (hinges_MK - losses_M[:, None]) / temperature) * shares_M[:, None]
-    pushes_BK = torch.zeros_like(hardest_BK).index_add_(0, rows, pushes_MK)
-    scores_BP.zero_().scatter_(1, places_BK, pushes_BK)
-    scores_BP[rows, columns] = -pulls_M
-    return LossGrad((shares_M * losses_M).sum(), scores_BP)
+    def loss(hardest_BK: Tensor, positives_M: Tensor, targets: Targets) -> Terms:
+        rows = targets.rows
+        if num_positives:
+            targets = hardest_positives(targets, positives_M, num_positives)
+        # A missing negative, at -inf, violates nothing.
+        hinges_MK = (hardest_BK[rows] - positives_M[:, None] + margin).clamp_min_(0)
+        # The difference before the division: where there are violators, the hardest negative is one of them.
+        logits_BK = (hardest_BK - finite_or_zero(hardest_BK.amax(1, keepdim=True))) / temperature
+        # A positive without violators has no weights: softmax of nothing is not a number, so it is written as 0.
+        weights_MK = torch.softmax(logits_BK[rows].masked_fill_(hinges_MK == 0, -torch.inf), dim=1)
+        weights_MK.masked_fill_(hinges_MK == 0, 0)
+        losses_M = (weights_MK * hinges_MK).sum(1)
+        shares_M = targets.shares(positives_M.dtype)
+        pulls_M = shares_M * (hinges_MK > 0).any(1)
+        pushes_MK = weights_MK * (1 + (hinges_MK - losses_M[:, None]) / temperature) * shares_M[:, None]
+        pushes_BK = torch.zeros_like(hardest_BK).index_add_(0, rows, pushes_MK)
+        return Terms((shares_M * losses_M).sum(), pushes_BK, -pulls_M)
+
+    return loss
 
 
 def hardest_positives(targets: Targets, scores_M: Tensor, count: int) -> Targets:
@@ -110,15 +137,19 @@ def hardest_positives(targets: Targets, scores_M: Tensor, count: int) -> Targets
     return replace(targets, weights=torch.where(kept_M, targets.weights, 0))
 
 
+def _options(settings: Settings) -> dict[str, Any]:
+    return {
+        "margin": settings.margin,
+        "num_negatives": settings.hardest_negatives,
+        "num_positives": settings.hardest_positives,
+    }
+
+
 register(
     RegisteredLoss(
         "triplet",
-        dense=lambda settings: partial(
-            triplet,
-            margin=settings.margin,
-            num_negatives=settings.hardest_negatives,
-            num_positives=settings.hardest_positives,
-        ),
+        dense=lambda settings: partial(triplet, **_options(settings)),
+        blocked=lambda settings: partial(BlockedTriplet, **_options(settings)),
         settings=("margin", "hardest_negatives", "hardest_positives", "sampled_positives"),
         sample=sampled_positives,
     )

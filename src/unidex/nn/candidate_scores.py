@@ -1,4 +1,4 @@
-"""Scores of texts with candidates of their own: each text meets other rows of a table.
+"""Scores of texts with candidates of their own: each text is scored with rows of its own.
 
 Shapes: B texts, K candidates of a text, U rows, D dimensions.
 """
@@ -22,11 +22,11 @@ def candidate_scores(texts_BD: Tensor, rows_UD: Tensor, places_BK: Tensor) -> Te
     """B x K inner products of each text with its own candidates, differentiable in texts and rows.
 
     Formula: s_bk = <x_b, w_p> with p = places_bk. Where candidates are few among the rows they are copied out, some
-    texts at a time; else all rows are scored, and those that were asked for are kept.
+    texts at a time; else all rows are scored, and the candidates' scores are selected.
 
     Args:
-        texts_BD: a vector a text.
-        rows_UD: the rows that any text may ask for.
+        texts_BD: one vector per text.
+        rows_UD: the rows of all candidates.
         places_BK: for each text, the rows of its candidates.
 
     >>> rows = torch.tensor([[1.0], [2.0], [3.0]])
@@ -40,7 +40,7 @@ def candidate_scores(texts_BD: Tensor, rows_UD: Tensor, places_BK: Tensor) -> Te
 
 
 def is_dense(num_candidates: int, num_rows: int) -> bool:
-    """Whether all rows are scored for the sake of so many candidates a text."""
+    """Whether scoring all rows is quicker than copying so many candidates per text."""
     return num_rows <= DENSE_UP_TO * num_candidates
 
 

@@ -1,6 +1,6 @@
-"""Classifiers made of parts: a label's free vector, the words of its text, the words of its neighbours in a graph.
+"""Classifiers made of parts: a label's free vector, the words of its text, the words of similar labels in a graph.
 
-A label that few texts have cannot learn a vector of its own; what its words and its neighbours say, it need not learn.
+A label of few texts cannot learn a good vector of its own; words and similar labels give it one.
 
 Shapes: L labels, U labels of a step, K parts, W words with a vector, V numbers of a word's vector, D of a classifier.
 """
@@ -27,7 +27,7 @@ _PROJECTION_GAIN = 0.02
 
 
 def join_by_gates(parts_KUD: Tensor, gates_KD: Tensor) -> Tensor:
-    """Parts of classifiers as one vector a label, each number of each part behind a gate of its own.
+    """Parts of classifiers as one vector per label, each number of each part behind a gate of its own.
 
     Formula: w_l = sum over k of sigmoid(a_k) * c_kl, number by number
 
@@ -42,7 +42,7 @@ def join_by_gates(parts_KUD: Tensor, gates_KD: Tensor) -> Tensor:
 
 
 def join_by_attention(parts_KUD: Tensor, logits_UK: Tensor) -> Tensor:
-    """Parts of classifiers as one vector a label, their mean weighed by a softmax of the label's own.
+    """Parts of classifiers as one vector per label, their mean weighted by a softmax of the label's own.
 
     Formula: w_l = sum over k of softmax(logits_l)_k c_kl
 
@@ -57,7 +57,7 @@ def join_by_attention(parts_KUD: Tensor, logits_UK: Tensor) -> Tensor:
 
 
 def normalised_graph(graph_LL: sparse.csr_array) -> sparse.csr_array:
-    """A label graph whose rows and columns are divided by the roots of their sums, so that no label outshouts others.
+    """A label graph whose rows and columns are divided by the roots of their sums, so that no label dominates.
 
     Formula: D_r^-1/2 G D_c^-1/2, with D_r and D_c the sums of rows and columns.
 
@@ -94,8 +94,8 @@ def scaled_rows(rows_LW: sparse.csr_array, order: int) -> sparse.csr_array:
 class WordPart(nn.Module):
     """The vector of a label by its words: with s the sum of their vectors, x = s or P s, and R(x) = x + W relu(x) + b.
 
-    W is held to spectral norm 1 and begins at the identity, b at 0; dropout lies between the rectifier and W. The
-    projection P is for classifiers of another space than the vectors of words.
+    W is held to spectral norm 1 and is initially the identity; b is initially 0. Dropout precedes W.
+    The projection P is for classifiers of another space than the vectors of words.
 
     References: DECAF (arXiv 2108.00368), its residual block.
     """
@@ -189,7 +189,7 @@ class ClassifierParts(nn.Module):
             ids_U: the labels.
             own_UD: their rows of the classifiers' own; None where those are not used.
             vectors: the vectors of words.
-            touched: for training: those that were used are noted there.
+            touched: in training, the vectors used are appended.
         """
         parts = [] if own_UD is None or not self.free else [own_UD[:, : self.dim]]
         if self.rows:

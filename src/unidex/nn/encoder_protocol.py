@@ -83,7 +83,7 @@ class HasTwin(Protocol):
         """An encoder of the same features with other random weights; the caller seeds torch."""
 
     def smooth_rare_features(self, prepared: Any, smoothing: float) -> None:
-        """Let a feature of n prepared texts weigh n / (n + smoothing)."""
+        """Multiply the weight of a feature that n of these texts have by n / (n + smoothing)."""
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
 """Heads: from an encoder's vector to the vectors that are scored.
 
 The dual head makes unit vectors of texts and of label texts; the classifier head makes vectors of texts that meet one
-free vector a label.
+free vector per label.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ClassifierHead(_Head):
 
     UniDEC searches unit vectors all the same; Renee searches classifiers with the lengths they have (``plain``).
 
-    With ``bias`` a 1 stands behind the vector of a text, and the last number of a label's vector is its bias.
+    With ``bias`` a 1 follows the vector of a text, and the last number of a label's vector is its bias.
     """
 
     def __init__(

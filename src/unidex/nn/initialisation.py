@@ -114,7 +114,7 @@ def initialise_classifiers(
     positives: sparse.csr_array,
     processes: Processes,
 ) -> None:
-    """Give new classifiers, and biases, the initial values of the recipe; those of surrogate clusters stay random.
+    """Give new classifiers, and biases, the initial values of the recipe; surrogate clusters stay random.
 
     Args:
         network: in eval mode: initial vectors are vectors as they are searched.
@@ -169,7 +169,7 @@ def classifiers_from_centroids(
 def initialise_biases(network: Network, bias: str, positives: sparse.csr_array, shard: slice) -> None:
     """Set the bias of each label in a shard to 0, or to ln(p / (1 - p)) with p the share of texts that have it.
 
-    A score is divided by the temperature, and the bias with it; log odds are those of the quotient.
+    A score is divided by the temperature, and the bias with it: the quotient is the log odds.
     """
     assert network.classifiers is not None
     _set_biases(network, network.classifiers.weight[:, -1], bias, positives, shard)

@@ -25,13 +25,13 @@ _STARTS = 3
 def label_centroids(
     texts_NF: Rows, positives: sparse.csr_array, graph_LL: sparse.csr_array | None = None
 ) -> NDArray[np.float32] | sparse.csr_array:
-    """Where each label stands: the direction of the sum of its texts, each of length 1; 0 for a label without texts.
+    """The centroid of each label: the direction of the sum of its texts, each of length 1; 0 for a label without texts.
 
     Formula, with Y the positives, X the texts and rows divided by their lengths::
 
         C = unit(Y^T unit(X)),  with a label graph G: unit(G C)
 
-    A graph says which labels go together, such as `unidex.augment.walks` finds; its rows need not add up to 1.
+    A graph relates labels that occur together, such as `unidex.augment.walks` finds; its rows need not sum to 1.
 
     Args:
         texts_NF: features or vectors of the texts, sparse or dense.
@@ -57,7 +57,7 @@ def balanced_clusters(centroids_LF: Rows, num_clusters: int, rng: np.random.Gene
     one centre than to the other, and the first ones go there. Neighbouring clusters have numbers that are near.
 
     Args:
-        centroids_LF: a row a label, of length 1, dense or sparse.
+        centroids_LF: one row per label, of length 1, dense or sparse.
         num_clusters: C, at most L.
         rng: for the first two centres of each cut.
 
@@ -154,7 +154,7 @@ def nested_clusters(
     one, and a cluster of a coarser level has as many of the next one's as any other there, or one more.
 
     Args:
-        centroids_LF: a row a label, of length 1, dense or sparse.
+        centroids_LF: one row per label, of length 1, dense or sparse.
         counts: clusters of each level, the coarsest first, rising, at most L.
         rng: for the first two centres of each cut.
         levels: which levels of a recipe they are; the first ones where None.
@@ -207,7 +207,7 @@ def cut(
     size: int,
     rng: np.random.Generator,
     *,
-    most_rounds: int = 20,
+    max_rounds: int = 20,
     min_gain: float = 1e-4,
     narrow: bool = False,
 ) -> tuple[Ids, Ids]:
@@ -221,19 +221,19 @@ def cut(
     [[0, 2], [1]]
     """
     rows = _narrow(centroids_LF[members]) if narrow else centroids_LF[members]
-    # Where 2-means ends depends on where it begins, and on which of two unequal groups begins where: the best of a few.
+    # The result of 2-means depends on its first centres, and on which of two unequal groups has which: best of a few.
     starts = [rng.choice(len(members), 2, replace=False) for _ in range(_STARTS)]
     if 2 * size != len(members):
         starts += [ends[::-1] for ends in starts]
-    tried = [_rounds(rows, ends, size, most_rounds, min_gain) for ends in starts]
+    tried = [_rounds(rows, ends, size, max_rounds, min_gain) for ends in starts]
     _, order = max(tried, key=lambda found: found[0])
     return members[np.sort(order[:size])], members[np.sort(order[size:])]
 
 
-def _rounds(rows: Rows, ends: Ids, size: int, most_rounds: int, min_gain: float) -> tuple[float, Ids]:
+def _rounds(rows: Rows, ends: Ids, size: int, max_rounds: int, min_gain: float) -> tuple[float, Ids]:
     centres_2F = _dense(rows[ends])
     before, order = -math.inf, np.arange(rows.shape[0])
-    for _ in range(most_rounds):
+    for _ in range(max_rounds):
         similarity = np.asarray(rows @ centres_2F.T)
         tried = np.argsort(similarity[:, 1] - similarity[:, 0], kind="stable")
         first, second = tried[:size], tried[size:]

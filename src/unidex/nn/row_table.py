@@ -29,7 +29,7 @@ class RowTable:
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight.detach()
         self.file: Path | None = None
-        self._room: Tensor | None = None  # what the weights grow into: they are its first rows
+        self._room: Tensor | None = None  # the weights are its first rows and grow into the rest
 
     @classmethod
     def mapped(cls, file: Path, num_rows: int, dim: int) -> RowTable:
@@ -39,13 +39,13 @@ class RowTable:
         return table
 
     def move_to(self, file: Path) -> None:
-        """Let a table of memory live in a file from now on."""
+        """Move a table from memory to a file."""
         weight = _mapped(file, self.num_rows, self.dim)
         self.weight = weight.copy_(self.weight)
         self.file = file
 
     def zeros(self, what: str) -> Tensor:
-        """State of an optimiser, one number a weight, where the table itself lives."""
+        """State of an optimiser, one number per weight, stored where the table is."""
         if self.file is None:
             return torch.zeros_like(self.weight)
         return _mapped(self.file.with_name(f"{self.file.name}.{what}"), self.num_rows, self.dim).zero_()
@@ -57,7 +57,7 @@ class RowTable:
 
     @property
     def dim(self) -> int:
-        """Numbers a row."""
+        """Numbers per row."""
         return self.weight.shape[1]
 
     def gather(self, ids_U: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class RowTable:
         """
         before, after = self.num_rows, self.num_rows + len(rows)
         room = self._room
-        # Weights that were set anew are not those of the room.
+        # Weights that were replaced are not in the room.
         if room is None or room.data_ptr() != self.weight.data_ptr() or len(room) < after:
             room = self.weight.new_empty(max(after, before + before // 8 + 64), self.dim)
             room[:before] = self.weight
@@ -94,7 +94,7 @@ class RowAdam:
     For a row touched for the t-th time with gradient g:
       m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
       w = (1 - lr wd) w - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
-    It equals dense Adam when every step touches every row. Two numbers of state a weight, one a row.
+    It equals dense Adam when every step touches every row. Two numbers of state per weight, one per row.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class RowAdam:
 
 
 class RowAdagrad:
-    """Row-wise Adagrad: one number of state a row, the running sum of its mean squared gradient.
+    """Row-wise Adagrad: one number of state per row, the running sum of its mean squared gradient.
 
     a = a + mean_d g_d^2,  w = (1 - lr wd) w - lr g / (sqrt(a) + eps)
     """
@@ -179,7 +179,7 @@ class RowAdagrad:
 class RowSGD:
     """Stochastic gradient descent with momentum on the rows of a step: v = mu v + g,  w = (1 - lr wd) w - lr v.
 
-    One number of state a weight, half of Adam's. Renee (MLSys 2023) trains its classifiers with it.
+    One number of state per weight, half of Adam's. Renee (MLSys 2023) trains its classifiers with it.
     """
 
     def __init__(self, table: RowTable, *, momentum: float = 0.9, weight_decay: float = 0.0) -> None:
@@ -210,7 +210,7 @@ class RowSGD:
 
 
 def merged(touched: list[Touched]) -> list[Touched]:
-    """One entry a table: rows that several parts of a step have used get the sum of their gradients.
+    """One entry per table: rows that several parts of a step have used get the sum of their gradients.
 
     >>> table = RowTable(torch.zeros(3, 1))
     >>> parts = [Touched(table, ids := torch.tensor([0, 2]), table.gather(ids)) for _ in range(2)]

@@ -14,11 +14,12 @@ class SpectralLinear(nn.Linear):
 
     u and v are found by power iteration: v = W^T u and u = W v, each scaled to length 1. That is torch's own, but for
     its time: torch moves u and v whenever the weights are read in training mode, so that two passes of one step see
-    two layers; here ``sharpen`` moves them, once a step, after the weights have moved. u and v are a part of the state.
+    two layers; here ``sharpen`` moves them, once per step, after the weights have moved. u and v are part of the
+    state.
 
     Args:
-        start: W at the beginning, out x in.
-        bias: whether there is a b, which begins at 0.
+        start: the initial W, out x in.
+        bias: whether there is a b, initially 0.
 
     References: spectral normalisation (Miyato et al., arXiv 1802.05957).
 

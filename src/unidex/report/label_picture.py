@@ -31,10 +31,10 @@ def draw_neighbours(found: dict[str, Any], file: Path) -> None:
     The more similar a label, the wider its line; its colour shows whether it is a head, a torso or a tail label.
 
     Args:
-        found: what `neighbourhood` gives.
+        found: a label with its similar labels, as `unidex.verbs.labels` gives it.
         file: the picture to write, .png, .svg or .pdf.
     """
-    neighbours = found["neighbours"][:_MAX_DRAWN]
+    neighbours = found["similar"][:_MAX_DRAWN]
     num_right = (len(neighbours) + 1) // 2
     height = max(3.4, _ROW * num_right + 1.9)
     figure, axes = new_figure(_WIDTH, height)
@@ -93,7 +93,7 @@ def _write_frame(axes: Any, found: dict[str, Any], num_drawn: int, height: float
         title, meaning = f"{found['name']}: labels that come with {name}", _of_texts(label["num_texts"])
     else:
         title, meaning = f"{found['name']}: labels nearest to {name}", "score of the model's vectors"
-    more = len(found["neighbours"]) - num_drawn
+    more = len(found["similar"]) - num_drawn
     meaning += f"; {more:,} more are not drawn" if more else ""
     axes.text(left, top, title, va="top", fontsize=12, color=INK, parse_math=False)
     axes.text(left, top - 0.26, meaning, va="top", fontsize=9, color=INK, alpha=0.7)

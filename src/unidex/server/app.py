@@ -16,7 +16,7 @@ from starlette.routing import Match, Route
 from unidex import __version__
 from unidex.errors import UnidexError, quoted
 from unidex.server.gate import Gate
-from unidex.server.openapi import document
+from unidex.server.openapi import make_document
 from unidex.server.problems import MEDIA_TYPE, ProblemError
 from unidex.server.routes import label_routes, model_routes, page_routes, status_routes
 from unidex.server.service import Service
@@ -25,32 +25,43 @@ from unidex.server.settings import Settings
 logger = logging.getLogger(__name__)
 
 
-def create_app(settings: Settings, on_ready: Callable[[Service], None] | None = None) -> Gate:
-    """The service over HTTP; the model is read when it starts, while /health answers already.
+def create_app(
+    settings: Settings,
+    *,
+    on_start: Callable[[], None] | None = None,
+    on_ready: Callable[[Service], None] | None = None,
+    on_failure: Callable[[], None] | None = None,
+) -> Gate:
+    """Make the service; it loads the model after its start, while /health answers already.
 
     Args:
-        settings: how it runs.
-        on_ready: called when the model is there.
+        settings: how the service runs.
+        on_start: called in the event loop when the service starts.
+        on_ready: called when the model is loaded.
+        on_failure: called when the model cannot be loaded; ``service.failure`` has the error.
     """
     service = Service(settings)
 
+    async def load() -> None:
+        try:
+            await service.start()
+        except UnidexError as error:
+            service.failure = error
+        except Exception as error:
+            logger.exception("The model could not be loaded.")
+            service.failure = UnidexError(f"the model could not be loaded ({type(error).__name__}: {error})")
+        if service.failure is None and on_ready is not None:
+            on_ready(service)
+        if service.failure is not None and on_failure is not None:
+            on_failure()
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async def start() -> None:
-            try:
-                await service.start()
-            except UnidexError as error:
-                service.failure = error
-            except Exception as error:
-                logger.exception("the model could not be read")
-                service.failure = UnidexError(f"the model could not be read ({type(error).__name__}: {error})")
-            else:
-                if on_ready is not None:
-                    on_ready(service)
-
-        starting = asyncio.create_task(start())
+        if on_start is not None:
+            on_start()
+        task = asyncio.create_task(load())
         yield
-        starting.cancel()
+        task.cancel()
         await asyncio.to_thread(service.stop)
 
     routers = [model_routes(service), label_routes(service), status_routes(service), page_routes()]
@@ -66,31 +77,33 @@ def create_app(settings: Settings, on_ready: Callable[[Service], None] | None = 
     )
     for router in routers:
         app.include_router(router)
-    made = document(app, settings.limits)
-    app.openapi = lambda: made  # type: ignore[method-assign]
+    openapi = make_document(app, settings.limits)
+    app.openapi = lambda: openapi  # type: ignore[method-assign]
     return Gate(app, service)
 
 
 def _handlers(routers: list[APIRouter], service: Service) -> dict[Any, Any]:
-    async def of_problem(request: Request, problem: ProblemError) -> Response:
+    async def answer_problem(request: Request, problem: ProblemError) -> Response:
         headers = {"cache-control": "no-store"} | dict(problem.headers)
         return Response(problem.body(), problem.status, headers, MEDIA_TYPE)
 
-    async def of_error(request: Request, error: UnidexError) -> Response:
-        return await of_problem(request, ProblemError(422, service.told(error)))
+    async def answer_error(request: Request, error: UnidexError) -> Response:
+        return await answer_problem(request, ProblemError(422, service.describe(error)))
 
-    async def of_field(request: Request, error: RequestValidationError) -> Response:
+    async def answer_field(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         field = str(first["loc"][-1])
         must = (
             str(first["msg"]).replace("Input should be", f"{field} must be").replace("String should", f"{field} must")
         )
-        return await of_problem(request, ProblemError(422, f"{must}, but is {quoted(first.get('input'))}", field=field))
+        return await answer_problem(
+            request, ProblemError(422, f"{must}, but is {quoted(first.get('input'))}", field=field)
+        )
 
-    async def of_status(request: Request, error: HTTPException) -> Response:
+    async def answer_status(request: Request, error: HTTPException) -> Response:
         if error.status_code == 404:
-            return await of_problem(
-                request, ProblemError(404, "there is nothing at this address; GET /v1/openapi.json says where what is")
+            return await answer_problem(
+                request, ProblemError(404, "there is nothing at this address; GET /v1/openapi.json lists the routes")
             )
         if error.status_code == 405:
             methods = _methods_at(routers, request)
@@ -99,19 +112,19 @@ def _handlers(routers: list[APIRouter], service: Service) -> dict[Any, Any]:
                 f"the method must be one of {', '.join(methods)} here, but is {quoted(request.method)}",
                 headers=[("allow", ", ".join(methods))],
             )
-            return await of_problem(request, problem)
-        return await of_problem(request, ProblemError(error.status_code, str(error.detail)))
+            return await answer_problem(request, problem)
+        return await answer_problem(request, ProblemError(error.status_code, str(error.detail)))
 
     return {
-        ProblemError: of_problem,
-        UnidexError: of_error,
-        RequestValidationError: of_field,
-        HTTPException: of_status,
+        ProblemError: answer_problem,
+        UnidexError: answer_error,
+        RequestValidationError: answer_field,
+        HTTPException: answer_status,
     }
 
 
 def _methods_at(routers: list[APIRouter], request: Request) -> list[str]:
-    """What can be done at an address; the framework would name one route's methods only."""
+    """Return all methods of an address; the framework names the methods of one route only."""
     found: set[str] = set()
     for route in (route for router in routers for route in router.routes):
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:

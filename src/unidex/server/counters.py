@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus. With several workers, their counts are added up from files."""
+"""Metrics of the service for Prometheus. Several workers share them in files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """The counts of one process."""
+    """The metrics of one process."""
 
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()
@@ -31,17 +31,15 @@ class Metrics:
         self._seconds = Histogram(
             "unidex_request_seconds", "Time from a request to its answer.", ["route"], buckets=_SECONDS, registry=own
         )
-        self._batch = Histogram("unidex_batch_texts", "Texts of a batch.", buckets=_TEXTS, registry=own)
-        self._rejected = Counter(
-            "unidex_rejected", "Requests refused by a limit or the token.", ["reason"], registry=own
-        )
+        self._batch = Histogram("unidex_batch_texts", "Texts per batch.", buckets=_TEXTS, registry=own)
+        self._rejected = Counter("unidex_rejected", "Requests refused by a limit or a token.", ["reason"], registry=own)
         self._changes = Counter("unidex_label_changes", "Labels changed by this service.", ["change"], registry=own)
-        self._reloads = Counter("unidex_reloads", "Model folders read again.", ["result"], registry=own)
+        self._reloads = Counter("unidex_reloads", "Reloads of the model folder.", ["result"], registry=own)
         self._waiting = _sum("unidex_queue_requests", "Requests that wait for a batch.", own)
-        self._running = _sum("unidex_running_requests", "Requests that are worked on or wait.", own)
+        self._running = _sum("unidex_running_requests", "Requests that run or wait.", own)
         self._model = Gauge(
             "unidex_model_info",
-            "1 for the model that serves.",
+            "1 for the live model.",
             ["name", "version"],
             multiprocess_mode="livemax",
             registry=own,
@@ -49,12 +47,12 @@ class Metrics:
         self._labels = Gauge(
             "unidex_labels", "Labels that can be predicted.", multiprocess_mode="livemax", registry=own
         )
-        # A look-up by names costs more than the count itself.
+        # Finding a metric by its labels costs more than counting.
         self._routes: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        self._served: tuple[str, str] | None = None
+        self._live: tuple[str, str] | None = None
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Count an answered request."""
         found = self._routes.get((route, status))
         if found is None:
             found = self._requests.labels(route, str(status)), self._seconds.labels(route)
@@ -63,36 +61,36 @@ class Metrics:
         found[1].observe(seconds)
 
     def batch(self, num_texts: int, num_waiting: int) -> None:
-        """A batch begins; so many requests wait for the next."""
+        """Count a batch, and set the number of requests that wait for the next."""
         self._batch.observe(num_texts)
         self._waiting.set(num_waiting)
 
     def rejected(self, reason: str) -> None:
-        """A request was refused."""
+        """Count a refused request."""
         self._rejected.labels(reason).inc()
 
     def changed(self, change: str, num_labels: int) -> None:
-        """Labels were added, removed or renamed."""
+        """Count labels that were added, removed or renamed."""
         self._changes.labels(change).inc(num_labels)
 
     def reloaded(self, result: str) -> None:
-        """A folder was read anew, or could not be."""
+        """Count a reload."""
         self._reloads.labels(result).inc()
 
     def running(self, count: int) -> None:
-        """So many requests are worked on or wait."""
+        """Set the number of requests that run or wait."""
         self._running.set(count)
 
     def serves(self, name: str, version: str, num_labels: int) -> None:
-        """The model that serves now."""
-        if self._served is not None and self._served != (name, version):
-            self._model.labels(*self._served).set(0)
-        self._served = name, version
+        """Set the live model."""
+        if self._live is not None and self._live != (name, version):
+            self._model.labels(*self._live).set(0)
+        self._live = name, version
         self._model.labels(name, version).set(1)
         self._labels.set(num_labels)
 
-    def shown(self) -> bytes:
-        """All of it as Prometheus reads it."""
+    def render(self) -> bytes:
+        """Return all metrics in the format of Prometheus."""
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self._registry)
         together = CollectorRegistry()
@@ -101,5 +99,5 @@ class Metrics:
 
 
 def _sum(name: str, about: str, registry: CollectorRegistry) -> Gauge:
-    """A number of which workers have each a part."""
+    """Make a gauge that is the sum over the workers."""
     return Gauge(name, about, multiprocess_mode="livesum", registry=registry)

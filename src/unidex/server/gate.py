@@ -1,6 +1,6 @@
-"""The way in: reads bodies within their limits, counts requests, and makes an answer of whatever goes wrong.
+"""The outermost ASGI application: checks requests, reads bodies within limits, counts, and turns errors into answers.
 
-It is plain ASGI. Routes that must be quick are answered here, all others by the application behind it.
+It answers predictions itself, because they must be fast, and passes all other requests to FastAPI.
 """
 
 from __future__ import annotations
@@ -13,52 +13,42 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from unidex.server.problems import MEDIA_TYPE, ClientLeftError, ProblemError
-from unidex.server.security import HEADERS
 
 if TYPE_CHECKING:
     from unidex.server.service import Service
 
 logger = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Quick = Callable[[bytes, Callable[[], bool]], Awaitable[bytes]]
-# Where the protocol tells whether the client has left (unidex.server.protocol).
-IS_GONE = "unidex.is_gone"
-RETRY_SECONDS = 1
-# How many whole bodies may be half read at once; the memory they take is so bounded.
-_BODIES_AT_ONCE = 16
-# A client that sends too much is heard out for a while: if the connection were cut, it could not read why.
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+_PREDICT = "/v1/predict"
+_JSON: Headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+_PROBLEM: Headers = [(b"content-type", MEDIA_TYPE.encode()), (b"cache-control", b"no-store")]
+_CLOSE = [("connection", "close")]
+_REASONS = {401: "token", 403: "token", 408: "body_seconds", 413: "body", 429: "concurrent"}
+# A client that sends too much may send a little more: it reads the answer only if the connection is not cut at once.
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 1 << 22
-_JSON = [
-    (b"content-type", b"application/json"),
-    (b"cache-control", b"no-store"),
-    *HEADERS,
-]
-_PROBLEM = [(b"content-type", MEDIA_TYPE.encode()), (b"cache-control", b"no-store"), *HEADERS]
-_REASONS = {401: "token", 403: "token", 408: "body_seconds", 413: "body", 429: "concurrent"}
 
 
 class Gate:
-    """The service as ASGI.
+    """The service as an ASGI application.
 
     Args:
-        app: answers what is not answered here.
-        service: whose limits hold; its predictions are answered here.
+        app: answers everything except predictions.
+        service: predicts, and has the limits.
     """
 
     def __init__(self, app: App, service: Service) -> None:
         self.service = service
         self._app, self._limits, self._metrics = app, service.limits, service.metrics
-        self._quick: dict[tuple[str, str], Quick] = {("POST", "/v1/predict"): service.predict}
         self._running = 0
-        self._half_read = 0  # bytes of bodies that are not whole yet
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; the start and the end of the service are for the application."""
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request; startup and shutdown go to the inner application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -68,15 +58,14 @@ class Gate:
         except ClientLeftError:
             return
         except ProblemError as problem:
-            status, headers, body = problem.status, _PROBLEM, problem.body()
-            if problem.headers:
-                headers = [*headers, *((name.encode(), value.encode()) for name, value in problem.headers)]
+            own = [(name.encode(), value.encode()) for name, value in problem.headers]
+            status, headers, body = problem.status, _PROBLEM + own, problem.body()
         except Exception:
-            # The answer tells an id, the log tells the rest.
+            # The answer has a number; the log has the details under it.
             number = secrets.token_hex(6)
-            logger.exception("a fault of ours, %s, in %s %s", number, scope["method"], route_of(scope))
-            fault = ProblemError(500, f"a fault of ours, not of your request; the service's log has it as {number}")
-            status, headers, body = 500, _PROBLEM, fault.body()
+            logger.exception("Internal error %s in %s %s", number, scope["method"], route_of(scope))
+            detail = f"an internal error, not a fault of your request; the log of the service has it as {number}"
+            status, headers, body = 500, _PROBLEM, ProblemError(500, detail).body()
         route = route_of(scope)
         seconds = time.perf_counter() - started
         self._metrics.answered(route, status, seconds)
@@ -84,34 +73,68 @@ class Gate:
             self._metrics.rejected(_REASONS[status])
         if self.service.settings.log_requests:
             logger.info("%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)
-        await self._send(status, headers, body, receive, send)
+        try:
+            await self._send(scope, status, headers, body, receive, send)
+        except RuntimeError as error:
+            # uvloop raises this when the connection ended after an earlier request of the same client.
+            if "handler is closed" not in str(error):
+                raise
 
-    async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        body = await self._body(scope, receive)
+    async def _answer(self, scope: Message, receive: Receive) -> tuple[int, Headers, bytes]:
+        self._check_headers(scope)
+        body = await self._read_body(scope, receive)
         path = scope["path"]
         if not path.startswith("/v1/"):
             return await self._from_app(scope, body)
-        # Only now: a client that is slow to ask takes nobody's place.
+        # Counted only when the body is complete: a slow client takes no place.
         if self._running >= self._limits.concurrent:
             raise ProblemError(
                 429,
-                f"at most {self._limits.concurrent} requests are worked on at once, and so many are; try again soon",
-                headers=[("retry-after", str(RETRY_SECONDS))],
+                f"at most {self._limits.concurrent} requests may run at once, and as many do; try again soon",
+                headers=[("retry-after", "1")],
             )
-        self._running += 1
+        self._metrics.running(self._count(1))
         try:
-            quick = self._quick.get((scope["method"], path))
-            if quick is None:
+            if (scope["method"], path) != ("POST", _PREDICT):
                 return await self._from_app(scope, body)
             scope["route_path"] = path
-            return 200, _JSON, await quick(body, scope.get(IS_GONE, _never))
+            # All of the body is read: the next message is the disconnect of the client.
+            left = asyncio.ensure_future(receive())
+            try:
+                return 200, _JSON, await self.service.predict(body, left.done)
+            finally:
+                left.cancel()
         finally:
-            self._running -= 1
+            self._metrics.running(self._count(-1))
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+    def _count(self, change: int) -> int:
+        self._running += change
+        return self._running
+
+    def _check_headers(self, scope: Message) -> None:
+        """Refuse what uvicorn lets through, and what proxies might read otherwise."""
+        names = [name for name, _ in scope["headers"]]
+        num_hosts = names.count(b"host")
+        if num_hosts > 1 or (num_hosts == 0 and scope.get("http_version") == "1.1"):
+            raise ProblemError(400, f"a request must have one Host header, but has {num_hosts}", headers=_CLOSE)
+        if b"upgrade" in names and (b"transfer-encoding" in names or b"content-length" in names):
+            raise ProblemError(
+                400, "a request with a body must stay HTTP/1.1, but this has an Upgrade header", headers=_CLOSE
+            )
+        size = len(scope.get("raw_path", b"")) + len(scope.get("query_string", b""))
+        size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+        if size > self._limits.headers:
+            raise ProblemError(
+                431,
+                f"the address and the headers of a request must have at most {self._limits.headers:,} bytes together, "
+                f"but have {size:,}; send fewer or shorter ones",
+                headers=_CLOSE,
+            )
+
+    async def _read_body(self, scope: Message, receive: Receive) -> bytes:
         limits = self._limits
         for name, value in scope["headers"]:
-            if name == b"content-length" and int(value) > limits.body:
+            if name == b"content-length" and value.isdigit() and int(value) > limits.body:
                 raise self._too_large(f"{int(value):,}")
         parts: list[bytes] = []
         size = 0
@@ -121,50 +144,36 @@ class Gate:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise ClientLeftError
-                    part = message.get("body", b"")
-                    if not parts and not message.get("more_body"):
-                        if len(part) > limits.body:
-                            raise self._too_large("more")
-                        return bytes(part)
-                    parts.append(part)
-                    size += len(part)
-                    self._half_read += len(part)
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
                     if size > limits.body:
                         raise self._too_large("more")
                     if not message.get("more_body"):
                         return b"".join(parts)
-                    if self._half_read > _BODIES_AT_ONCE * limits.body:
-                        raise ProblemError(
-                            429,
-                            "the bodies that are being read must fit in memory together, but do not; try again soon",
-                            headers=[("retry-after", str(RETRY_SECONDS)), ("connection", "close")],
-                        )
         except TimeoutError:
             raise ProblemError(
                 408,
-                f"the body must be there within {limits.body_seconds:g} s, but is not; send it faster or less of it",
-                headers=[("connection", "close")],
+                f"the body must arrive within {limits.body_seconds:g} s, but did not; send it faster, or send less",
+                headers=_CLOSE,
             ) from None
-        finally:
-            self._half_read -= size
 
-    def _too_large(self, found: str) -> ProblemError:
+    def _too_large(self, size: str) -> ProblemError:
         return ProblemError(
             413,
-            f"the body must have at most {self._limits.body:,} bytes, but has {found}; send several requests",
-            headers=[("connection", "close")],
+            f"the body must have at most {self._limits.body:,} bytes, but has {size}; send several requests",
+            headers=_CLOSE,
         )
 
-    async def _from_app(self, scope: Scope, body: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        """The whole answer of the application: nothing is sent before its place is free for another request."""
+    async def _from_app(self, scope: Message, body: bytes) -> tuple[int, Headers, bytes]:
+        """Collect the whole answer of the inner application, so that a slow reader takes no place."""
         status = 500
-        headers: list[tuple[bytes, bytes]] = []
+        headers: Headers = []
         parts: list[bytes] = []
 
-        async def receive() -> MutableMapping[str, Any]:
+        async def receive() -> Message:
             return {"type": "http.request", "body": body, "more_body": False}
 
-        async def send(message: MutableMapping[str, Any]) -> None:
+        async def send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -172,22 +181,19 @@ class Gate:
             else:
                 parts.append(message.get("body", b""))
 
-        if scope["method"] == "HEAD":
-            # As GET; whoever sends the answer leaves the body out.
-            inner = {**scope, "method": "GET"}
-            await self._app(inner, receive, send)
-            scope["route"] = inner.get("route")
-        else:
-            await self._app(scope, receive, send)
-        return status, headers + HEADERS, b"".join(parts)
+        # HEAD is answered as GET; uvicorn leaves the body out.
+        inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        await self._app(inner, receive, send)
+        scope["route"] = inner.get("route")
+        return status, headers, b"".join(parts)
 
     async def _send(
-        self, status: int, headers: list[tuple[bytes, bytes]], body: bytes, receive: Receive, send: Send
+        self, scope: Message, status: int, headers: Headers, body: bytes, receive: Receive, send: Send
     ) -> None:
         headers = [*headers, (b"content-length", str(len(body)).encode())] if status != 304 else headers
-        if self.service.is_draining:
-            # Whoever has a connection open finds out from the answer, not from a connection that is cut.
-            headers.append((b"connection", b"close"))
+        # Uvicorn reads no further requests after an Upgrade header. A draining service ends its connections.
+        if self.service.is_draining or any(name == b"upgrade" for name, _ in scope["headers"]):
+            headers = [*headers, (b"connection", b"close")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         if status in (408, 413):
             await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -195,19 +201,11 @@ class Gate:
             body = b""
         await send({"type": "http.response.body", "body": body})
 
-    def measure(self) -> None:
-        """Tell the metrics how many requests are there now."""
-        self._metrics.running(self._running)
 
-
-def route_of(scope: Scope) -> str:
-    """The route of a request as the description has it; never what a client wrote."""
+def route_of(scope: Message) -> str:
+    """Return the route of a request as OpenAPI has it; never the address that a client sent."""
     found = scope.get("route_path")
     return found if isinstance(found, str) else getattr(scope.get("route"), "path", "none")
-
-
-def _never() -> bool:
-    return False
 
 
 async def _linger(receive: Receive) -> None:

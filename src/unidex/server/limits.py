@@ -1,4 +1,4 @@
-"""What one client may ask of the service, and for how long it may take to ask."""
+"""The limits of a request."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from unidex.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bounds on a request; each has its own answer when it is passed.
+    """Limits of a request, each with the status of its error.
 
     Attributes:
-        text_length: characters of a text (422).
-        texts: texts of a request (422).
-        labels: labels that a request names, to add, to allow or to forbid (422).
-        body: bytes of a request's body (413).
-        k: labels a text (422).
-        concurrent: requests that are worked on or wait for it; one counts when its body is complete (429).
-        headers: bytes of a request's first line and headers (431).
-        header_seconds: until the headers of a request are there; the connection is closed.
-        body_seconds: until the body is there (408).
-        answer_seconds: until a client has read its answer; the connection is cut.
+        text_length: characters per text (422).
+        texts: texts per request (422).
+        labels: labels per request, to add, to allow or to forbid (422).
+        body: bytes per body (413).
+        k: labels per text (422).
+        concurrent: requests that run or wait; a request counts when its body is complete (429).
+        headers: bytes of the address and the headers (431).
+        body_seconds: time for a body to arrive (408).
 
     >>> Limits(k=50).k
     50
@@ -37,9 +35,7 @@ class Limits:
     k: int = 100
     concurrent: int = 256
     headers: int = 64 << 10
-    header_seconds: float = 10.0
     body_seconds: float = 30.0
-    answer_seconds: float = 60.0
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

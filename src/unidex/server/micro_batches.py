@@ -1,7 +1,7 @@
-"""Micro-batches: requests that come at the same time are worked on together, by the one thread that touches the model.
+"""Micro-batches: one thread owns the model and predicts the texts of concurrent requests together.
 
-A batch takes a share of every request that waits, so that a request of a thousand texts holds up no other. It begins
-when as many requests are there as were lately, or after two milliseconds: a lone client does not wait.
+A batch takes a share of every waiting request, so that a request of a thousand texts delays no other. It starts when
+as many requests wait as were answered last, or after two milliseconds: a single client does not wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 BATCH_TEXTS = 256
 BATCH_CHARACTERS = 200_000
-# What a request gets of a batch before all others have had as much.
+# The share of one request before all others have had as much.
 SHARE_TEXTS = 32
 SHARE_CHARACTERS = 40_000
 WAIT_SECONDS = 0.002
@@ -29,46 +29,46 @@ class Job:
 
     Attributes:
         texts: its texts.
-        asked: what else it asks for; the batches do not look into it.
-        future: where its answer goes.
-        is_gone: whether the client has left; asked in the thread.
-        taken: how many of its texts were taken so far.
-        parts: the results so far.
-        begun_with: whatever answers it began with; the rest of it is for the same to answer.
+        options: the other fields of the request; the batches do not use them.
+        future: receives the answer.
+        is_gone: whether the client disconnected; called in the model thread.
+        taken: number of texts taken so far.
+        parts: results so far.
+        owner: the model that answered the first part, and answers the others too.
     """
 
-    __slots__ = ("asked", "begun_with", "future", "is_gone", "parts", "taken", "texts")
+    __slots__ = ("future", "is_gone", "options", "owner", "parts", "taken", "texts")
 
     def __init__(
-        self, texts: Sequence[str], asked: Any, future: asyncio.Future[Any], is_gone: Callable[[], bool]
+        self, texts: Sequence[str], options: Any, future: asyncio.Future[Any], is_gone: Callable[[], bool]
     ) -> None:
-        self.texts, self.asked, self.future, self.is_gone = texts, asked, future, is_gone
+        self.texts, self.options, self.future, self.is_gone = texts, options, future, is_gone
         self.taken = 0
         self.parts: list[Any] = []
-        self.begun_with: Any = None
+        self.owner: Any = None
 
 
-Part = tuple[Job, int, int]  # the texts of a job from the first number to before the second
+Part = tuple[Job, int, int]  # a job, and the first and the end place of some of its texts
 
 
-class Answering(Protocol):
-    """What the thread works with. All of it runs there."""
+class Worker(Protocol):
+    """The object that the model thread calls."""
 
-    def before(self) -> None:
-        """Called before every batch and every call: what others have changed is taken over here."""
+    def prepare(self) -> None:
+        """Apply changes from outside; called before every batch and every call."""
 
     def answer(self, batch: list[Part]) -> list[Any]:
-        """One result a part; an exception among them fails that job alone."""
+        """Return one result per part; an exception among them fails that job alone."""
 
-    def finished(self, job: Job) -> Any:
-        """What the client gets, when all parts are there."""
+    def finish(self, job: Job) -> Any:
+        """Return the answer of a job whose parts are complete."""
 
 
 def take(jobs: deque[Job], *, texts: int = BATCH_TEXTS, characters: int = BATCH_CHARACTERS) -> list[Part]:
-    """The next batch; jobs of which nothing is left leave the queue, the others go behind those that had nothing.
+    """Take the next batch; finished jobs leave the queue, unfinished ones move to its end.
 
-    First every job gets up to its share, then the last to come gets what is left, and so on: it is likely short, and
-    soon out of the way. A text that is longer than what is left goes along.
+    Every job gets up to its share first; then the newest job fills the rest, then the one before it. The last text of a
+    job may exceed the characters that are left.
 
     >>> jobs = deque(Job(["x"] * count, None, None, bool) for count in (300, 1, 40))
     >>> [(first, last) for _, first, last in take(jobs)]
@@ -93,7 +93,7 @@ def take(jobs: deque[Job], *, texts: int = BATCH_TEXTS, characters: int = BATCH_
 
 
 def _take_from(job: Job, texts: int, characters: int) -> tuple[int, int]:
-    """Take up to so many texts of a job; how many, and how many characters they have."""
+    """Take texts of a job within both limits; return the numbers of texts and characters."""
     num_texts = num_characters = 0
     for text in itertools.islice(job.texts, job.taken, None):
         if num_texts >= texts or num_characters >= characters:
@@ -105,18 +105,18 @@ def _take_from(job: Job, texts: int, characters: int) -> tuple[int, int]:
 
 
 class Batches:
-    """The thread, and the queue before it. ``submit`` and ``call`` are for the event loop.
+    """The model thread and its queue. ``submit`` and ``call`` are for the event loop.
 
     Args:
-        answering: what the thread works with.
-        loop: where results go.
-        seen: told the number of texts of every batch, and how many requests are left waiting.
+        worker: the object that the thread calls.
+        loop: the event loop that receives the results.
+        observe: called with the number of texts of every batch, and the number of requests still waiting.
     """
 
     def __init__(
-        self, answering: Answering, loop: asyncio.AbstractEventLoop, seen: Callable[[int, int], None] | None = None
+        self, worker: Worker, loop: asyncio.AbstractEventLoop, observe: Callable[[int, int], None] | None = None
     ) -> None:
-        self._answering, self._loop, self._seen = answering, loop, seen
+        self._worker, self._loop, self._observe = worker, loop, observe
         self._jobs: deque[Job] = deque()
         self._calls: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
         self._changed = threading.Condition(threading.Lock())
@@ -124,20 +124,20 @@ class Batches:
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
         self._thread.start()
 
-    def submit(self, texts: Sequence[str], asked: Any, is_gone: Callable[[], bool]) -> asyncio.Future[Any]:
-        """The answer to texts; a client that has gone before its turn is not worked for, and its future cancelled."""
+    def submit(self, texts: Sequence[str], options: Any, is_gone: Callable[[], bool]) -> asyncio.Future[Any]:
+        """Return the future answer to texts; it is cancelled if the client disconnects before its turn."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._add(self._jobs, Job(texts, asked, future, is_gone))
+        self._add(self._jobs, Job(texts, options, future, is_gone))
         return future
 
     def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """The result of a function that runs in the thread, before further batches."""
+        """Return the future result of a function that runs in the model thread, before further batches."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._add(self._calls, (function, future))
         return future
 
     def stop(self) -> None:
-        """Let the thread end when the queue is empty, and wait for it."""
+        """End the thread when the queue is empty, and wait for it."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
@@ -161,8 +161,8 @@ class Batches:
             if call is not None:
                 self._perform(*call)
             elif batch:
-                if self._seen is not None:
-                    self._seen(sum(last - first for _, first, last in batch), num_waiting)
+                if self._observe is not None:
+                    self._observe(sum(last - first for _, first, last in batch), num_waiting)
                 company = self._work(batch)
 
     def _wait_for_work(self) -> bool:
@@ -173,7 +173,7 @@ class Batches:
         return True
 
     def _wait_for_company(self, company: int) -> None:
-        # A batch costs little more than one text: two of half the size would take longer than this wait.
+        # Two batches of half the size would take longer than this wait.
         deadline = time.monotonic() + WAIT_SECONDS
         while len(self._jobs) < company and not self._calls and not self._stopped:
             left = deadline - time.monotonic()
@@ -191,7 +191,7 @@ class Batches:
 
     def _perform(self, function: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         try:
-            self._answering.before()
+            self._worker.prepare()
             result = function()
         except Exception as error:
             result = error
@@ -200,8 +200,8 @@ class Batches:
     def _work(self, batch: list[Part]) -> int:
         """Answer a batch; the number of requests that the next one can expect."""
         try:
-            self._answering.before()
-            results = self._answering.answer(batch)
+            self._worker.prepare()
+            results = self._worker.answer(batch)
         except Exception as error:
             results = [error] * len(batch)
         ready: list[tuple[asyncio.Future[Any], Any]] = []
@@ -212,9 +212,9 @@ class Batches:
                 continue
             job.parts.append(result)
             if last == len(job.texts):
-                ready.append((job.future, self._answering.finished(job)))
-        # A client that gets its answer is likely to ask again, beside those that came meanwhile. Counted before the
-        # answers go out: a client that asks again at once must not count twice, or a lone one would wait.
+                ready.append((job.future, self._worker.finish(job)))
+        # A client that gets its answer is likely to ask again, beside the new ones. Counted before the answers go out:
+        # a client that asks again at once must not count twice, or a single one would wait.
         company = len(ready) + len(self._jobs)
         self._loop.call_soon_threadsafe(_deliver, ready)
         return company

@@ -1,4 +1,4 @@
-"""The OpenAPI document: made of the same types that requests are decoded by and answers are made of."""
+"""The OpenAPI document, made from the types that decode requests and encode answers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _WHEN = {
     401: "No token, or a wrong one.",
     403: "The service was started without --token-file.",
     404: "There is no such label.",
-    408: "The body took too long to come.",
-    409: "There is already a label with that uid; for a reload, the folder cannot be read.",
+    408: "The body did not arrive in time.",
+    409: "A label with that uid exists; for a reload, the folder cannot be read.",
     413: "The body is too large.",
-    422: "A field does not hold what it must; it is named.",
+    422: "A field is wrong; the answer names it.",
     429: "Too many requests at once.",
     431: "The headers are too large.",
-    500: "A fault of the service; its log has it under the id in the answer.",
-    503: "No model yet, or the model folder is held by another process.",
+    500: "An internal error; the log has it under the number in the answer.",
+    503: "The model is not loaded yet, or another process holds the model folder.",
 }
 _TYPES = [
     ProblemBody,
@@ -39,7 +39,7 @@ _TYPES = [
 ]
 
 
-def said(
+def describe(
     answer: type | None,
     *problems: int,
     status: int = 200,
@@ -47,15 +47,15 @@ def said(
     counted: bool = True,
     media_type: str = "application/json",
 ) -> dict[str, Any]:
-    """What a route says of itself: its answer, its problems, its body; for the decorators of FastAPI.
+    """Describe a route for a decorator of FastAPI: its answer, its problems, its body.
 
     Args:
-        answer: what it answers with; None for plain text.
-        *problems: statuses of its own.
-        status: of an answer that is no problem.
-        body: what it takes.
-        counted: whether it is one of those that are limited in number.
-        media_type: of the answer.
+        answer: type of the answer; None for plain text.
+        *problems: statuses beside the common ones.
+        status: status of the answer.
+        body: type of the body.
+        counted: whether the limit of concurrent requests holds.
+        media_type: media type of the answer.
     """
     statuses = {*problems, 400, 408, 413, 431, 500}
     if counted:
@@ -82,8 +82,8 @@ def _name(kind: type) -> str:
     return "Problem" if kind is ProblemBody else kind.__name__
 
 
-def document(app: FastAPI, limits: Limits) -> dict[str, Any]:
-    """The whole document, with the limits of this service."""
+def make_document(app: FastAPI, limits: Limits) -> dict[str, Any]:
+    """Make the document, with the limits of this service."""
     made: dict[str, Any] = get_openapi(
         title="unidex",
         version=__version__,
@@ -98,15 +98,16 @@ def document(app: FastAPI, limits: Limits) -> dict[str, Any]:
             for status, answer in operation["responses"].items():
                 if not answer.get("description") or answer["description"] == "Successful Response":
                     answer["description"] = title_of(int(status))
-    _within_limits(components, limits)
-    for parameter in made["paths"]["/v1/labels/{id}/neighbours"]["get"]["parameters"]:
-        if parameter["name"] == "k":
-            parameter["schema"]["maximum"] = limits.k
+    _add_limits(components, limits)
+    for name in ("similar", "neighbours"):
+        for parameter in made["paths"][f"/v1/labels/{{id}}/{name}"]["get"]["parameters"]:
+            if parameter["name"] == "k":
+                parameter["schema"]["maximum"] = limits.k
     return made
 
 
-def _within_limits(components: dict[str, Any], limits: Limits) -> None:
-    """What the types cannot say, as it is the operator's choice or is about two fields together."""
+def _add_limits(components: dict[str, Any], limits: Limits) -> None:
+    """Add rules that the types cannot express: limits of the operator, and rules about two fields."""
 
     def of(kind: type, field: str) -> dict[str, Any]:
         found: dict[str, Any] = components[kind.__name__]["properties"][field]
@@ -129,13 +130,13 @@ def _within_limits(components: dict[str, Any], limits: Limits) -> None:
         of(kind, field).update(text)
     for kind in (predict, schemas.ExplainRequest):
         of(kind, "k").update(maximum=limits.k)
-    for kind, field, most in (
+    for kind, field, maximum in (
         (predict, "allowed", limits.labels),
         (predict, "forbidden", limits.labels),
         (schemas.NewLabels, "labels", limits.labels),
         (schemas.ExplainRequest, "labels", limits.k),
     ):
-        of(kind, field).update(maxItems=most)
+        of(kind, field).update(maxItems=maximum)
     components["PredictRequest"]["oneOf"] = [{"required": ["texts"]}, {"required": ["text"]}]
     components["NewLabels"]["oneOf"] = [{"required": ["text"]}, {"required": ["labels"]}]
     components["NewLabels"]["dependentRequired"] = {"uid": ["text"]}

@@ -1,4 +1,4 @@
-"""The page's files: read once, held in memory plain and compressed, known by their hashes."""
+"""The files of the page: read once into memory, plain and compressed, with ETags."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class PageFile:
     """A file of the page.
 
     Attributes:
-        body: as it is.
-        packed: compressed.
-        media_type: what it is.
-        etag: by which a browser knows whether it has changed.
+        body: the content.
+        packed: the compressed content.
+        media_type: its media type.
+        etag: changes with the content.
     """
 
     body: bytes
@@ -33,8 +33,8 @@ class PageFile:
     etag: str
 
     def answer(self, accepts: str, known: str) -> tuple[int, bytes, dict[str, str]]:
-        """Status, body and headers for a browser that accepts these encodings and has files with these tags."""
-        # A browser asks each time, and mostly hears that nothing has changed: a new release is seen at once.
+        """Return status, body and headers for the accept-encoding and if-none-match headers of a browser."""
+        # A browser asks each time, usually gets 304, and sees a new release at once.
         headers = {"etag": self.etag, "cache-control": "no-cache", "vary": "accept-encoding"}
         if any(tag.strip() in (self.etag, f"W/{self.etag}", "*") for tag in known.split(",")):
             return 304, b"", headers
@@ -45,12 +45,12 @@ class PageFile:
 
 
 def read_page(folder: Path = FOLDER) -> dict[str, PageFile]:
-    """The page's files by name; no other can be asked for."""
+    """Read the files of the page by name; no other file can be requested."""
     files = {}
     for file in sorted(folder.iterdir()):
         if file.suffix in _TYPES:
             body = file.read_bytes()
-            # No time in the header: the same file is the same bytes.
+            # Without a time the same file gives the same bytes.
             packed = gzip.compress(body, mtime=0)
             tag = hashlib.sha256(body).hexdigest()[:16]
             files[file.name] = PageFile(body, packed, _TYPES[file.suffix], f'"{tag}"')

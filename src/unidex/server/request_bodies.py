@@ -1,4 +1,4 @@
-"""Bodies of requests as what they ask for, or a problem that names the field and what it must hold."""
+"""Decode the bodies of requests, or raise a problem that names the field and its rule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 _decoders: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(kind) for kind in (PredictRequest, ExplainRequest, NewLabels, RenameRequest)
 }
-# What is smaller is decoded in less than a millisecond.
+# A body up to this size is decoded in less than a millisecond.
 _SMALL_BODY = 64 << 10
 _WORDS = {
     "int": "a whole number",
@@ -34,22 +34,22 @@ _place = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _name = re.compile(r"\.(\w+)|\[\.\.\.\]")
 
 
-async def read(kind: type[T], body: bytes) -> T:
-    """A body as a request; a large one is decoded in a thread, so that the event loop serves others meanwhile."""
+async def read_request(kind: type[T], body: bytes) -> T:
+    """Decode a body; a large one in a thread, so that the event loop can serve others."""
     if len(body) <= _SMALL_BODY:
-        return decoded(kind, body)
-    return await asyncio.to_thread(decoded, kind, body)
+        return decode(kind, body)
+    return await asyncio.to_thread(decode, kind, body)
 
 
-def decoded(kind: type[T], body: bytes) -> T:
-    """A body as a request.
+def decode(kind: type[T], body: bytes) -> T:
+    """Decode a body.
 
-    >>> decoded(PredictRequest, b'{"text": "a", "k": 3}').k
+    >>> decode(PredictRequest, b'{"text": "a", "k": 3}').k
     3
-    >>> decoded(PredictRequest, b'{"text": "a", "k": 0}')
+    >>> decode(PredictRequest, b'{"text": "a", "k": 0}')
     Traceback (most recent call last):
     unidex.server.problems.ProblemError: k must be at least 1, but is 0
-    >>> decoded(PredictRequest, b'{"texts": "a"}')
+    >>> decode(PredictRequest, b'{"texts": "a"}')
     Traceback (most recent call last):
     unidex.server.problems.ProblemError: texts must be a list, but is 'a'
     """
@@ -65,7 +65,7 @@ def decoded(kind: type[T], body: bytes) -> T:
 
 
 def _of_field(kind: type[msgspec.Struct], body: bytes, message: str) -> ProblemError:
-    """A problem in our words from those of the decoder, such as "Expected `int`, got `str` - at `$.k`"."""
+    """Return a problem for a message of the decoder, such as "Expected `int`, got `str` - at `$.k`"."""
     place = _place.search(message)
     path = [part[1] for part in _name.finditer(place["path"])] if place else []
     said = message[: place.start()] if place else message
@@ -90,14 +90,14 @@ def _of_field(kind: type[msgspec.Struct], body: bytes, message: str) -> ProblemE
         form = holds.get(re.match(r"Expected `(\w+)`", said)[1], "be {} {}")  # type: ignore[index]
         return ProblemError(422, f"{what} must {form.format(side, bound[3])}, but is {found or 'not'}", field=field)
     if "matching regex" in said:
-        return ProblemError(422, f"{what} must hold more than spaces, but is {found or 'not'}", field=field)
+        return ProblemError(422, f"{what} must have more than spaces, but is {found or 'not'}", field=field)
     if field in _CHOICES:
         return ProblemError(422, f"{what} must be {_CHOICES[field]}, but is {found or 'not'}", field=field)
-    return ProblemError(422, f"{what} must be as the service's description says, but: {said}", field=field)
+    return ProblemError(422, f"{what} must be as the OpenAPI document says, but: {said}", field=field)
 
 
 def _value_at(body: bytes, path: list[str | None]) -> str | None:
-    """What the body holds at a place, quoted; None where the place is in a list, whose number is not told."""
+    """Return the quoted value at a path of the body; None within a list, as the decoder does not tell the place."""
     try:
         found: Any = msgspec.json.decode(body)
         for name in path:
@@ -110,7 +110,7 @@ def _value_at(body: bytes, path: list[str | None]) -> str | None:
 
 
 def texts_of(request: PredictRequest, limits: Limits) -> list[str]:
-    """The texts of a request, if all of it is within the limits."""
+    """Return the texts of a request that is within the limits."""
     if (request.texts is UNSET) == (request.text is UNSET):
         found = "neither" if request.texts is UNSET else "both"
         raise ProblemError(422, f'a request must have "texts" or "text", but has {found}', field="texts")
@@ -134,8 +134,8 @@ def texts_of(request: PredictRequest, limits: Limits) -> list[str]:
     return texts
 
 
-def new_labels(request: NewLabels, limits: Limits) -> list[NewLabel]:
-    """The labels to add, if they are within the limits."""
+def read_new_labels(request: NewLabels, limits: Limits) -> list[NewLabel]:
+    """Return the labels to add, which must be within the limits."""
     if (request.labels is UNSET) == (request.text is UNSET) or (
         request.labels is not UNSET and request.uid is not UNSET
     ):
@@ -168,7 +168,7 @@ def check_text(text: str, field: str, limits: Limits) -> None:
 
 
 def check_k(k: int, limits: Limits) -> None:
-    """Refuse more labels a text than the service gives."""
+    """Refuse a k above the limit."""
     if k > limits.k:
         raise ProblemError(422, f"k must be at most {limits.k}, but is {k}", field="k")
 

@@ -1,4 +1,4 @@
-"""What the service takes and gives: requests are decoded by these types, answers made of them, OpenAPI shows them."""
+"""Requests and answers of the service: decoded and encoded as these types, which OpenAPI describes too."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from unidex.verbs.labels import Frequency, LabelRow, SimilarLabel
+from unidex.verbs.predict import PredictedLabel
+
 Mode = Literal["both", "dual", "classifier"]
-Frequency = Literal["head", "torso", "tail"]
 Order = Literal["frequency", "text", "id"]
 LabelName = str | int  # a string is a uid, a number an id
-# What a space is differs between Python and JavaScript, in whose words OpenAPI has its patterns: here, all of both.
-Said = Annotated[str, Meta(pattern=r"[^\s\x1c-\x1f\x85\ufeff]", description="Not only spaces.")]
+# Python and JavaScript, whose patterns OpenAPI uses, differ in what a space is: this pattern excludes both.
+NotBlank = Annotated[str, Meta(pattern=r"[^\s\x1c-\x1f\x85\ufeff]", description="Not only spaces.")]
 
 
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -20,11 +22,11 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     texts: Annotated[list[str], Meta(description="The texts.", min_length=1)] | UnsetType = UNSET
     text: Annotated[str, Meta(description="One text, instead of texts.")] | UnsetType = UNSET
-    k: Annotated[int, Meta(ge=1, description="Labels a text.")] = 5
-    mode: Annotated[Mode | None, Meta(description="Which heads count; the model's own choice unless given.")] = None
+    k: Annotated[int, Meta(ge=1, description="Labels per text.")] = 5
+    mode: Annotated[Mode | None, Meta(description="Heads that count; default: the mode of the model.")] = None
     min_probability: Annotated[
         float,
-        Meta(ge=0.0, le=1.0, description="Only labels at least so probable; above 0 for a calibrated model only."),
+        Meta(ge=0.0, le=1.0, description="Minimum probability; above 0 for a calibrated model only."),
     ] = 0.0
     allowed: Annotated[
         list[LabelName] | None, Meta(description="The only labels that may be predicted: uids or ids.")
@@ -33,47 +35,40 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ExplainRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A text, and which labels to explain: the k best, or those named."""
+    """A text, and the labels to explain: the k best, or the given ones."""
 
     text: Annotated[str, Meta(description="The text.")]
-    k: Annotated[int, Meta(ge=1, description="How many of the best labels.")] = 5
+    k: Annotated[int, Meta(ge=1, description="Number of best labels to explain.")] = 5
     labels: (
-        Annotated[list[LabelName], Meta(min_length=1, description="These labels instead of the best: uids or ids.")]
+        Annotated[
+            list[LabelName], Meta(min_length=1, description="Labels to explain instead of the best: uids or ids.")
+        ]
         | None
     ) = None
-    mode: Annotated[Mode | None, Meta(description="Which heads count; the model's own choice unless given.")] = None
+    mode: Annotated[Mode | None, Meta(description="Heads that count; default: the mode of the model.")] = None
 
 
 class NewLabel(msgspec.Struct, forbid_unknown_fields=True):
     """A label to add."""
 
-    text: Annotated[Said, Meta(description="Its text, by which it is found.")]
-    uid: Annotated[Said, Meta(description="Your own name of it; its text unless given.")] | None = None
+    text: Annotated[NotBlank, Meta(description="Its text; the model finds the label by it.")]
+    uid: Annotated[NotBlank, Meta(description="Your own name for it; default: its text.")] | None = None
 
 
 class NewLabels(msgspec.Struct, forbid_unknown_fields=True):
     """A label to add, or several in "labels"."""
 
-    text: Annotated[Said, Meta(description="Its text, by which it is found.")] | UnsetType = UNSET
-    uid: Annotated[Said, Meta(description="Your own name of it; its text unless given.")] | UnsetType | None = UNSET
-    labels: Annotated[list[NewLabel], Meta(min_length=1, description="Several, instead of one.")] | UnsetType = UNSET
+    text: Annotated[NotBlank, Meta(description="Its text; the model finds the label by it.")] | UnsetType = UNSET
+    uid: Annotated[NotBlank, Meta(description="Your own name for it; default: its text.")] | UnsetType | None = UNSET
+    labels: Annotated[list[NewLabel], Meta(min_length=1, description="Several labels, instead of one.")] | UnsetType = (
+        UNSET
+    )
 
 
 class RenameRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The new text of a label."""
 
-    text: Annotated[Said, Meta(description="The new text.")]
-
-
-class PredictedLabel(msgspec.Struct):
-    """A label that was predicted."""
-
-    id: int
-    uid: str
-    text: str
-    score: float
-    probability: float | None
-    frequency: Frequency
+    text: Annotated[NotBlank, Meta(description="The new text.")]
 
 
 class Prediction(msgspec.Struct):
@@ -83,14 +78,14 @@ class Prediction(msgspec.Struct):
 
 
 class PredictAnswer(msgspec.Struct):
-    """One prediction a text, in the order of the texts."""
+    """One prediction per text, in the order of the texts."""
 
     predictions: list[Prediction]
     model: str
 
 
-class LimitsShown(msgspec.Struct):
-    """What one request may hold."""
+class RequestLimits(msgspec.Struct):
+    """The limits of one request."""
 
     text_length: int
     texts: int
@@ -100,7 +95,7 @@ class LimitsShown(msgspec.Struct):
 
 
 class ModelAnswer(msgspec.Struct):
-    """The model that is served."""
+    """The live model."""
 
     model: str
     name: str
@@ -113,27 +108,11 @@ class ModelAnswer(msgspec.Struct):
     thresholds: dict[str, dict[str, float]] | None
     keeps_texts: bool
     writable: bool
-    limits: LimitsShown
-
-
-class LabelRow(msgspec.Struct):
-    """A label: its id, the user's own name, its text, how many train texts have it."""
-
-    id: int
-    uid: str
-    text: str
-    frequency: Frequency
-    num_texts: int
-
-
-class NearRow(LabelRow):
-    """A label near another, with its score."""
-
-    score: float
+    limits: RequestLimits
 
 
 class LabelsAnswer(msgspec.Struct):
-    """A page of labels, and how many there are in all."""
+    """One page of labels, and the number of all labels found."""
 
     total: int
     offset: int
@@ -141,15 +120,22 @@ class LabelsAnswer(msgspec.Struct):
     model: str
 
 
-class NeighboursAnswer(msgspec.Struct):
-    """A label and those near it."""
+class SimilarAnswer(msgspec.Struct):
+    """A label and the labels similar to it."""
 
     label: LabelRow
-    neighbours: list[NearRow]
+    similar: list[SimilarLabel]
+
+
+class NeighboursAnswer(msgspec.Struct):
+    """A label and the labels similar to it, under the former name."""
+
+    label: LabelRow
+    neighbours: list[SimilarLabel]
 
 
 class AddedAnswer(msgspec.Struct):
-    """Labels that were added; they are on disk."""
+    """The added labels; they are on disk."""
 
     labels: list[LabelRow]
     model: str
@@ -162,13 +148,13 @@ class RenamedAnswer(msgspec.Struct):
 
 
 class RemovedAnswer(msgspec.Struct):
-    """The label that was removed."""
+    """The removed label."""
 
     removed: LabelRow
 
 
 class Parts(msgspec.Struct, omit_defaults=True):
-    """What a score is made of; only the parts that the model has."""
+    """The parts of a score; only the ones that the model has."""
 
     dual: float | UnsetType = UNSET
     classifier: float | UnsetType = UNSET
@@ -176,8 +162,8 @@ class Parts(msgspec.Struct, omit_defaults=True):
     frequency: float | UnsetType = UNSET
 
 
-class TokenShown(msgspec.Struct):
-    """A piece of the text from character start to end, and what it gave."""
+class TokenAttribution(msgspec.Struct):
+    """The characters of the text from start to end, and their part of the score."""
 
     token: str
     start: int
@@ -193,7 +179,7 @@ class NearText(msgspec.Struct):
 
 
 class Together(msgspec.Struct):
-    """A predicted label that comes with this one: on this share of its train texts."""
+    """A predicted label that occurs with this one: on this share of its train texts."""
 
     id: int
     uid: str
@@ -201,7 +187,7 @@ class Together(msgspec.Struct):
     share: float
 
 
-class ReasonShown(msgspec.Struct):
+class Explanation(msgspec.Struct):
     """Why a label has its score."""
 
     id: int
@@ -211,26 +197,26 @@ class ReasonShown(msgspec.Struct):
     probability: float | None
     frequency: Frequency
     parts: Parts
-    tokens: list[TokenShown]
+    tokens: list[TokenAttribution]
     rest: float
     texts: list[NearText]
     together: list[Together]
 
 
 class ExplainAnswer(msgspec.Struct):
-    """The reasons, one a label."""
+    """One explanation per label."""
 
-    labels: list[ReasonShown]
+    labels: list[Explanation]
     model: str
 
 
 class ReloadAnswer(msgspec.Struct):
-    """The model that serves now."""
+    """The live model."""
 
     model: str
 
 
 class StatusAnswer(msgspec.Struct):
-    """How the service is."""
+    """The state of the service."""
 
     status: str

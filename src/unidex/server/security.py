@@ -1,4 +1,4 @@
-"""Who may change labels, and the headers that keep a browser from doing what the page does not."""
+"""Tokens that allow to change labels, and the security headers of every answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADERS: list[tuple[bytes, bytes]] = [
 
 
 class Tokens:
-    """The tokens that a file holds, one a line. Only their hashes are kept.
+    """The tokens of a file, one per line. Only their hashes are stored.
 
     >>> tokens = Tokens(["correct-horse-battery"])
     >>> tokens.allow("correct-horse-battery"), tokens.allow("correct-horse"), tokens.allow("")
@@ -37,7 +37,7 @@ class Tokens:
 
     @classmethod
     def read(cls, file: Path) -> Tokens:
-        """The tokens of a file; a line that begins with # is not one."""
+        """Read the tokens of a file; a line that starts with # is a comment."""
         try:
             mode = file.stat().st_mode
             lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
@@ -45,20 +45,23 @@ class Tokens:
             raise ConfigError(f"{file}: --token-file must be a file that can be read, but: {error}") from None
         tokens = [line for line in lines if line and not line.startswith("#")]
         if not tokens:
-            raise ConfigError(f"{file}: --token-file must hold a token a line, but holds none; write one into it")
+            raise ConfigError(f"{file}: --token-file must have one token per line, but has none; write one into it")
         for number, line in enumerate(lines, start=1):
-            # The line, never what stands in it.
+            # The number of the line, never its content.
             if line and not line.startswith("#") and (len(line) < TOKEN_LENGTH or not line.isascii() or " " in line):
                 raise ConfigError(
                     f"{file}:{number}: a token must have at least {TOKEN_LENGTH} characters of ASCII without spaces, "
-                    "but this has not; `openssl rand -hex 32` makes one"
+                    "but this one does not; `openssl rand -hex 32` makes one"
                 )
         if mode & stat.S_IROTH:
-            logger.warning("%s: the tokens should be the owner's alone, but everybody may read them; chmod 600", file)
+            logger.warning(
+                "%s: only the owner should be able to read the tokens, but everybody may read them; run chmod 600.",
+                file,
+            )
         return cls(tokens)
 
     def allow(self, token: str) -> bool:
-        """Whether this is one of them; takes as long for one that is nearly right as for any other."""
+        """Tell whether a token is valid, in constant time."""
         given = _hash(token)
         allowed = False
         for known in self._hashes:
@@ -67,5 +70,5 @@ class Tokens:
 
 
 def _hash(token: str) -> bytes:
-    # Of one length, so that not even a token's length can be told from the time.
+    # Hashes have one length, so that the time does not depend on the length of the token.
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

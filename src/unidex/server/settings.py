@@ -1,4 +1,4 @@
-"""How the service runs; light, so that the process that starts the workers stays small."""
+"""How the service runs. It imports little: the parent of the workers stays small."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Settings:
 
     Attributes:
         folder: the model folder.
-        limits: of requests.
-        token_file: tokens of those who may change labels; nobody may where there is none.
-        log_requests: whether every answer is logged.
-        drain_seconds: how long to go on answering after SIGTERM, so that nobody finds a closed door.
-        finish_seconds: how long requests may take to finish after that.
-        num_workers: processes that serve.
-        supervisor: the process that started the workers, where there are several.
+        limits: limits of a request.
+        token_file: tokens that allow to change labels; without it nobody may.
+        log_requests: whether to log every request.
+        drain_seconds: how long to continue to answer after SIGTERM, until clients use another server.
+        finish_seconds: how long running requests may take after that.
+        num_workers: number of processes.
+        supervisor: process id of the parent of several workers.
     """
 
     folder: Path

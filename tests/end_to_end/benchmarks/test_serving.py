@@ -12,7 +12,7 @@ import serving_load
 from helpers.paths import BENCHMARKS
 from helpers.synthetic import QUICK, topics
 from unidex.data import formats
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 
 def test_every_part_is_measured_and_no_request_fails(tmp_path):

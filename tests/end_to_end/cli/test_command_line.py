@@ -29,11 +29,11 @@ def test_inspect_prints_a_table_and_nothing_on_standard_error(shop):
     assert done.returncode == 0
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
-        "what\tshop",
+        "property\tshop",
         "texts, train / test\t3 / 1",
         "labels\t3",
         "labels per text\ttrain 1.00, test 1.00",
-        "train texts per label\tmean 1.00, max 1",
+        "train texts per label\tmean 1.00, maximum 1",
         "words per text / per label\t2.0 / 1.3",
         "head / torso / tail labels (>100, 10-100, <10 texts)\t0.0% / 0.0% / 100.0%",
         "labels never in train\t0",
@@ -162,23 +162,26 @@ def fault(monkeypatch, capfd, error, *arguments):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("unidex.data.formats.read", fail)
+    monkeypatch.setattr("unidex.verbs.inspect.read", fail)
     monkeypatch.setattr(sys, "argv", ["unidex", *arguments, "inspect", "hpo"])
     with pytest.raises(SystemExit) as left:
         cli.main()
     return left.value.code, *capfd.readouterr()
 
 
-def test_a_fault_of_ours_is_exit_code_3_in_one_line(monkeypatch, capfd):
+def test_an_internal_error_is_exit_code_3_in_one_line(monkeypatch, capfd):
     code, out, err = fault(monkeypatch, capfd, RuntimeError("two\nlines"))
     assert (code, out) == (3, "")
-    assert err == "unidex: a fault of ours, not of your data: RuntimeError: two lines (--debug shows where)\n"
+    assert (
+        err
+        == "unidex: internal error, not a fault of your data: RuntimeError: two lines (--debug shows the traceback)\n"
+    )
 
 
 def test_too_little_memory_is_one_line(monkeypatch, capfd):
     code, _, err = fault(monkeypatch, capfd, MemoryError())
     assert code == 1
-    assert err == "unidex: the machine's memory does not suffice; take fewer texts or a machine with more\n"
+    assert err == "unidex: out of memory; use fewer texts or a machine with more memory\n"
 
 
 def test_debug_shows_the_traceback(monkeypatch, capfd):

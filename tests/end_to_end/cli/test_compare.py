@@ -30,12 +30,15 @@ from unidex.report.html import as_html
 from unidex.report.markdown import as_markdown
 from unidex.report.point_names import place_names
 from unidex.report.systems import spread_of, systems_of
+from unidex.verbs.compare import compare, failed_error
 from unidex.verbs.comparison import records, samples
 from unidex.verbs.comparison import runs as running
-from unidex.verbs.comparison.compare import compare, failed_error, models_in, report
 from unidex.verbs.comparison.plan import asked_runs
 from unidex.verbs.comparison.usage import noted_usage, usage_so_far
-from unidex.verbs.pipeline import evaluate, load_model, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.models import load_model
+from unidex.verbs.report import models_in, report
+from unidex.verbs.train import train
 
 HOSTILE = '<img src=x onerror=alert(1)> & "quotes" ]]> </style><script>alert(1)</script> w0a\x00 | w1b'
 RECIPES = ["unidec", "depsl"]

@@ -4,16 +4,11 @@ import json
 import subprocess
 import sys
 
-from unidex.config import settings_with_meaning
 from unidex.config.recipes import load, recipe_names
 
 
 def unidex(*words):
     return subprocess.run([sys.executable, "-m", "unidex", *words], capture_output=True, text=True)
-
-
-def test_every_setting_has_a_meaning():
-    assert all(meaning for _, _, meaning in settings_with_meaning())
 
 
 def test_every_recipe_says_what_it_is_and_names_its_work():

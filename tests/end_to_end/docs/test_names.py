@@ -35,7 +35,8 @@ def commands():
     root = get_command(app)
     for name, command in root.commands.items():
         for inner, verb in getattr(command, "commands", {"": command}).items():
-            yield f"{name} {inner}".strip(), verb
+            if not verb.hidden:
+                yield f"{name} {inner}".strip(), verb
 
 
 def test_extras_are_those_of_the_package():
@@ -119,6 +120,13 @@ def test_every_python_name_of_a_page_exists(page):
     for module, names in re.findall(r"^(?:>>> )?from (unidex[\w.]*) import (.+)$", text, re.MULTILINE):
         for name in names.split(", "):
             assert exists(f"{module}.{name}"), f"{module}.{name}"
+
+
+def test_every_test_that_a_page_names_exists():
+    tests = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
+    for page in PAGES:
+        for name in re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")):
+            assert f"def {name}(" in tests, f"{page.name} names {name}"
 
 
 def exists(name):

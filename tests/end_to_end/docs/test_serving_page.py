@@ -17,7 +17,7 @@ from helpers.synthetic import QUICK, topics
 from helpers.waits import PATIENCE
 from unidex.cli.main import app
 from unidex.server.limits import Limits
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 PAGE = (DOCS / "how-to" / "serve.md").read_text(encoding="utf-8")
 SESSIONS = re.findall(r"^```\n(\$ .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -139,5 +139,4 @@ def test_options_and_limits_are_those_of_the_command():
     for count in (limits.text_length, limits.texts, limits.k, limits.labels, limits.concurrent):
         assert f"| {count:,} |" in PAGE
     assert f"| {limits.body >> 20} MiB |" in PAGE
-    times = f"{limits.header_seconds:g} s to send its headers, {limits.body_seconds:g} s to send its body and"
-    assert times in " ".join(PAGE.split())
+    assert f"{limits.body_seconds:g} s to send its body" in " ".join(PAGE.split())

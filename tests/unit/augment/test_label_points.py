@@ -30,7 +30,7 @@ from unidex.data.formats import read, write
 from unidex.data.texts import Packer, Texts
 from unidex.errors import ConfigError, DataError
 from unidex.metrics.bins import frequency_bins
-from unidex.verbs import pipeline
+from unidex.verbs.augment import augment
 
 # Frequencies 3, 2, 1, 0; label 1 is always with label 0, label 2 is alone.
 SMALL = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0]])
@@ -484,7 +484,7 @@ def test_invalid_settings_are_refused_and_nothing_is_written(flags, message, tmp
 
 
 def test_the_library_takes_a_data_set(tmp_path):
-    done = pipeline.augment(shop(), tmp_path / "out", "glas", {"max_targets": 1})
+    done = augment(shop(), tmp_path / "out", "glas", {"max_targets": 1})
     assert done["num_targets"] == 4
     assert read(tmp_path / "out").num_labels == 4
 
@@ -506,7 +506,7 @@ def test_defaults_that_the_help_shows_are_those_of_the_settings():
 
 
 def test_the_examples_of_the_gandalf_page_run():
-    document = DOCS / "gandalf.md"
+    document = DOCS / "how-to" / "gandalf.md"
     assert doctest.testfile(str(document), module_relative=False).failed == 0
     settings = {name.removeprefix("augment.") for name, _, _ in config.settings_with_meaning() if "augment." in name}
     page = document.read_text(encoding="utf-8")

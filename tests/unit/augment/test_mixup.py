@@ -10,7 +10,7 @@ import torch
 from helpers.synthetic import QUICK, topics
 from unidex.augment.mixup import mixture_of_texts, mixture_with_labels
 from unidex.losses import Targets
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 
 def mix_texts(encoded, targets, alpha, rng):

@@ -18,7 +18,7 @@ from unidex.model.explanation import explain
 from unidex.model.model import Model
 from unidex.nn.assembly import build_network
 from unidex.nn.spectral import SpectralLinear, spectral_layers
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 TEXTS = ["red shoe of leather", "", "blue hat", "the red hat of the blue shoe", "red red"]
 BLOCK = ["encoder.spectral=true", "encoder.layer_dropout=0.5"]

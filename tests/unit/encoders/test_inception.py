@@ -26,7 +26,8 @@ from unidex.nn.assembly import build_network
 from unidex.pools.pool import make_batch
 from unidex.training.optimisers import Optimisers, lr_factor
 from unidex.training.run import Run
-from unidex.verbs.pipeline import evaluate, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.train import train
 
 WORDS = settings_with(min_df=1, parts=False, bigrams=False, num_buckets=4)
 TEXTS = ["red shoe of leather", "", "blue hat", "the red hat of the blue shoe and more", "hat", "unknown things"]
@@ -412,7 +413,7 @@ def test_settings_that_batch_norm_excludes_are_refused(unfit):
 
 
 def test_several_processes_are_refused():
-    with pytest.raises(ConfigError, match="all texts of a step at once, but this recipe has 2 processes"):
+    with pytest.raises(ConfigError, match="all texts of a step at once, but this run has 2 processes"):
         Run(
             topics(num_train=40),
             load("inceptionxml", SMALL),

@@ -228,7 +228,7 @@ def test_damaged_cached_tokens_are_made_again(tiny, tmp_path, damage, caplog):
     data[5] ^= 1
     file.write_bytes({"cut": data[:-5], "changed": data, "empty": b""}[damage])
     assert tokenise(TEXTS, tokenizer, 32, folder=tmp_path).as_lists() == first
-    assert "made again" in caplog.text
+    assert "Tokenising again" in caplog.text
     assert list(tmp_path.iterdir()) == [file]
 
 

@@ -12,7 +12,7 @@ from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.errors import ConfigError
 from unidex.model.model import Model
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 transformers = pytest.importorskip("transformers", reason="the transformers extra is not installed")
 

@@ -8,10 +8,9 @@ import torch
 
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
-from unidex.errors import ConfigError
 from unidex.losses import HeadLoss, Targets, contrastive, triplet
 from unidex.losses.triplet import hardest_positives
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 # A text with two positives of unequal targets and an ignored pair, one with one, one without a positive, one whose
 # positives are its whole pool.
@@ -37,7 +36,7 @@ def pairs(i):
     return positives, [label for label in range(5) if label not in positives and label not in ignored]
 
 
-def naive(scores, c, d, num_negatives, least):
+def naive(scores, c, d, num_negatives, min_term):
     texts = []
     for i in range(4):
         positives, negatives = pairs(i)
@@ -47,19 +46,19 @@ def naive(scores, c, d, num_negatives, least):
         value = sum(w / total * (-math.log(c) + d * (1 - float(scores[i, p]))) for p, w in positives.items())
         hardest = sorted((float(scores[i, n]) for n in negatives), reverse=True)[:num_negatives]
         terms = [-math.log(1 - (c / math.exp(d)) * math.exp(d * s)) for s in hardest]
-        texts.append(value + sum(term for term in terms if term >= least) / max(1, len(terms)))
+        texts.append(value + sum(term for term in terms if term >= min_term) / max(1, len(terms)))
     return sum(texts) / len(texts)
 
 
 @pytest.mark.parametrize(
-    ("c", "d", "num_negatives", "least"), [(0.9, 1.5, 2, 0.0), (0.75, 3.0, 10, 0.05), (0.5, 0.7, 1, 0.0)]
+    ("c", "d", "num_negatives", "min_term"), [(0.9, 1.5, 2, 0.0), (0.75, 3.0, 10, 0.05), (0.5, 0.7, 1, 0.0)]
 )
-def test_contrastive_is_its_formula_and_its_gradient_the_slope_of_its_value(c, d, num_negatives, least):
-    loss = partial(contrastive, c=c, d=d, num_negatives=num_negatives, least=least)
+def test_contrastive_is_its_formula_and_its_gradient_the_slope_of_its_value(c, d, num_negatives, min_term):
+    loss = partial(contrastive, c=c, d=d, num_negatives=num_negatives, min_term=min_term)
     for seed in range(5):
         scores = cosines(seed)
         value, gradient = loss(scores.clone(), TARGETS)
-        assert float(value) == pytest.approx(naive(scores, c, d, num_negatives, least), rel=1e-12)
+        assert float(value) == pytest.approx(naive(scores, c, d, num_negatives, min_term), rel=1e-12)
         step = 1e-6
         for i in range(4):
             for label in range(5):
@@ -73,7 +72,7 @@ def test_contrastive_is_its_formula_and_its_gradient_the_slope_of_its_value(c, d
 def test_terms_below_the_minimum_are_dropped_with_their_gradient():
     targets = Targets.of([0], [0], shape=(1, 3))
     scores = torch.tensor([[0.9, 0.8, -0.9]], dtype=torch.float64)
-    kept, dropped = contrastive(scores.clone(), targets), contrastive(scores.clone(), targets, least=0.1)
+    kept, dropped = contrastive(scores.clone(), targets), contrastive(scores.clone(), targets, min_term=0.1)
     assert kept.gradient[0, 2] > 0
     assert dropped.gradient[0, 2] == 0
     assert dropped.gradient[0, 1] == kept.gradient[0, 1]
@@ -137,6 +136,9 @@ def test_positives_are_drawn_where_the_recipe_says_so():
 
 
 @pytest.mark.parametrize("wide", ["pool.labels=all", "train.chunk=16"])
-def test_all_labels_and_gradient_caches_are_refused(wide):
-    with pytest.raises(ConfigError, match="this recipe has the contrastive loss; train it on one process"):
-        train(topics(), "unidec", settings=[*QUICK, "loss.dual=contrastive", wide])
+@pytest.mark.parametrize("name", ["contrastive", "triplet"])
+def test_all_labels_and_gradient_caches_train(name, wide):
+    losses = [f"loss.dual={name}", f"loss.classifier={name}", "loss.temperature=1", "train.epochs=10"]
+    model = train(topics(), "unidec", settings=[*QUICK, *losses, wide])
+    # One label in 24 by chance.
+    assert model.metrics["test"]["P@1"] > 50

@@ -557,7 +557,7 @@ def test_scores_that_cannot_be_consumed_are_refused(loss):
         (([0.0], [0]), "positive pairs must be int64, but are torch.float32"),
         (([0], [0], [0.0]), r"a target must be in \(0, 1\], but one is 0.0"),
         (([0], [0], [float("nan")]), r"a target must be in \(0, 1\], but one is nan"),
-        (([0], [0], [1.0, 1.0]), r"one target a positive, but 1 have \(2,\)"),
+        (([0], [0], [1.0, 1.0]), r"one target per positive, but 1 have \(2,\)"),
         (([1, 1], [2, 2]), "a pair must be named once, as positive or as ignored, but row 1, column 2"),
     ],
 )
@@ -587,12 +587,12 @@ def test_options_are_checked():
         triplet(scores, targets, temperature=0)
     with pytest.raises(ValueError, match='reduction must be "mean" or "sum", but is \'none\''):
         bce(scores, targets, reduction="none")
-    with pytest.raises(ValueError, match=r"log q must have one value a label \(3\), but has \(2,\)"):
+    with pytest.raises(ValueError, match=r"log q must have one value per label \(3\), but has \(2,\)"):
         correct_log_q(scores, torch.zeros(2))
 
 
 def test_the_examples_of_the_losses_page_run():
-    document = DOCS / "losses.md"
+    document = DOCS / "reference" / "losses.md"
     failed, tried = doctest.testfile(str(document), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert failed == 0
     assert tried > 5

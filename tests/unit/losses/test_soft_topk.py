@@ -3,7 +3,6 @@
 import itertools
 import math
 import sys
-import threading
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from functools import partial
@@ -14,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers.waits import PATIENCE
+from helpers.blocked import as_function
+from helpers.simulated_ranks import Threads
 from unidex.losses import (
+    BlockedSoftTopk,
     Targets,
-    blocked_soft_topk,
     differentiable,
     draw_positives,
     log_soft_topk,
@@ -25,7 +25,7 @@ from unidex.losses import (
     soft_topk_loss,
     topk_thresholds,
 )
-from unidex.losses.blocked import Products
+from unidex.losses.blocks import LabelBlocks
 from unidex.losses.topk_threshold import Cut, solve
 
 INF = float("inf")
@@ -444,7 +444,7 @@ def test_options_are_checked():
         soft_topk_loss(scores, targets, alpha=0)
     with pytest.raises(ValueError, match=r"2 texts x 3 labels, but have \(3, 2\)"):
         soft_topk_loss(torch.zeros(3, 2), targets)
-    with pytest.raises(ValueError, match=r"k must have one number a text \(2\), but has \(3,\)"):
+    with pytest.raises(ValueError, match=r"k must have one number per text \(2\), but has \(3,\)"):
         soft_topk(scores, torch.tensor([1, 1, 1]))
     with pytest.raises(ValueError, match=r"k must be whole numbers, but is torch.float32"):
         soft_topk(scores, torch.tensor([1.0, 1.0]))
@@ -500,53 +500,7 @@ def test_positives_are_drawn_in_proportion_to_their_targets():
 # All labels, block by block.
 
 
-class Threads:
-    """Processes that are threads: each call waits for the others."""
-
-    def __init__(self, size):
-        self.size, self.barrier, self.slots = size, threading.Barrier(size, timeout=PATIENCE), [None] * size
-
-    def run(self, work):
-        """The results of ``work(rank, ranks)``."""
-        results, failures = [None] * self.size, []
-
-        def one(rank):
-            try:
-                results[rank] = work(rank, Member(self, rank))
-            except BaseException as failure:
-                failures.append(failure)
-                self.barrier.abort()
-
-        threads = [threading.Thread(target=one, args=(rank,)) for rank in range(self.size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failures:
-            raise failures[0]
-        return results
-
-
-class Member:
-    def __init__(self, threads, rank):
-        self.threads, self.rank, self.calls = threads, rank, []
-
-    def combine(self, values, how):
-        self.calls.append((how, tuple(values.shape)))
-        self.threads.slots[self.rank] = values.clone()
-        self.threads.barrier.wait()
-        together = torch.stack(self.threads.slots)
-        self.threads.barrier.wait()
-        return values.copy_(together.sum(0) if how == "sum" else getattr(together, how)(0))
-
-    def sum_(self, values):
-        return self.combine(values, "sum")
-
-    def max_(self, values):
-        return self.combine(values, "amax")
-
-    def min_(self, values):
-        return self.combine(values, "amin")
+blocked_soft_topk = as_function(BlockedSoftTopk)
 
 
 def random_sides(seed, num_texts, num_labels, *, dtype=torch.float64, **how):
@@ -697,11 +651,11 @@ def test_blocked_takes_no_texts_and_no_labels(sizes):
 def test_few_passes_are_needed(dtype, most, monkeypatch):
     passes = []
 
-    def counted(self, block, scores=Products.scores):
+    def counted(self, block, unit, scores=LabelBlocks.scores):
         passes.append(block)
-        return scores(self, block)
+        return scores(self, block, unit)
 
-    monkeypatch.setattr(Products, "scores", counted)
+    monkeypatch.setattr(LabelBlocks, "scores", counted)
     found = []
     for seed in range(12):
         texts, labels, _, targets = random_sides(seed, 8, 2000, dtype=dtype, positive=0.002)

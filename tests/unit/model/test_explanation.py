@@ -623,7 +623,7 @@ def test_explain_prints_the_explanation(folder):
     names = [line.split()[0] for line in lines if re.match(r"   (dual|classifier|neighbours|frequency) ", line)]
     assert names == ["dual", "classifier", "neighbours", "frequency"] * 2
     assert sum(line.startswith("   train text") for line in lines) == sum(len(r["texts"]) for r in reasons)
-    assert sum(line.startswith("   comes with") for line in lines) == sum(len(r["together"]) for r in reasons)
+    assert sum(line.startswith("   occurs with") for line in lines) == sum(len(r["together"]) for r in reasons)
     (first, *_) = [line for line in lines if line.startswith("   text")]
     best = max(reasons[0]["tokens"], key=lambda token: abs(token["score"]))["token"]
     assert f"**{best}**" in first or f"~{best}~" in first

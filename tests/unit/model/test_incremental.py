@@ -26,7 +26,8 @@ from unidex.model.rotation import Lesson, _pull, turned
 from unidex.nn.assembly import build_network
 from unidex.scoring import nearest_texts as nearest
 from unidex.scoring.knn import Neighbours
-from unidex.verbs import model_verbs, pipeline
+from unidex.verbs.labels import add_labels, teach_labels
+from unidex.verbs.train import train
 
 NUM_LABELS = 24
 # A word each of L3 and L5, and one of no label.
@@ -58,7 +59,7 @@ def folders(tmp_path_factory):
         if kind not in made:
             made[kind] = tmp_path_factory.mktemp("models") / kind.replace(" ", "-")
             chosen = [*QUICK, "train.epochs=3", *KINDS[kind]]
-            pipeline.train(topics(num_test=0), "unidec", settings=chosen, out=made[kind])
+            train(topics(num_test=0), "unidec", settings=chosen, out=made[kind])
         return made[kind]
 
     return folder
@@ -435,7 +436,7 @@ def test_the_verb_writes_a_copy_or_the_folder_itself_with_the_labels_of_its_jour
     folder = tmp_path / "model"
     Model.load(folders("both")).save(folder)
     file = tmp_path / "pairs.jsonl"
-    model_verbs.add_labels(folder, ["a thing nobody knew"], None)
+    add_labels(folder, ["a thing nobody knew"], None)
     rows = [{"text": text, "labels": ["a thing nobody knew"]} for text in TAUGHT]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     done = unidex("labels", "teach", folder, file, "--out", tmp_path / "copy", "--json")
@@ -447,8 +448,8 @@ def test_the_verb_writes_a_copy_or_the_folder_itself_with_the_labels_of_its_jour
     }
     assert place_of(Model.load(tmp_path / "copy"), ASKED, NUM_LABELS) < place_of(Model.load(folder), ASKED, NUM_LABELS)
     with pytest.raises(UnidexError, match="copy: the model folder must be new, but exists"):
-        model_verbs.teach(folder, file, tmp_path / "copy")
-    done = model_verbs.teach(folder, file)
+        teach_labels(folder, file, tmp_path / "copy")
+    done = teach_labels(folder, file)
     assert done["model"] == str(folder)
     same = [Model.load(place).predict([ASKED], 5).ids.tolist() for place in (folder, tmp_path / "copy")]
     assert same[0] == same[1]
@@ -461,11 +462,11 @@ def test_the_verb_names_the_line_that_is_wrong_and_leaves_the_folder(folders, tm
     file = tmp_path / "pairs.jsonl"
     file.write_text('{"text": "a", "labels": ["L1"]}\n{"text": "b", "labels": ["L99"]}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"pairs.jsonl:2: a label must be one of the model's, but it has no .* 'L99'"):
-        model_verbs.teach(folder, file)
+        teach_labels(folder, file)
     assert (folder / "manifest.json").read_bytes() == before
     file.write_text('{"text": "a", "labels": ["L1", "L2"]}\n', encoding="utf-8")
     done = unidex("labels", "teach", folder, file)
-    assert done.stdout.startswith(f"{folder}: 2 labels taught by 2 pairs of 1 texts, held against ")
+    assert done.stdout.startswith(f"{folder}: 2 labels taught with 2 pairs of 1 texts, against ")
 
 
 def test_the_number_of_replayed_texts_is_bounded(folders, monkeypatch):

@@ -25,7 +25,8 @@ from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
 from unidex.storage.atomic import unfinished_folder
 from unidex.storage.locks import LockedError, locked
-from unidex.verbs import living, pipeline
+from unidex.verbs.labels import LabelRow, list_labels
+from unidex.verbs.train import train
 
 TEXTS = list(topics().test.texts)
 A = {"add": [{"uid": "a", "text": "w0a w60i"}]}
@@ -35,7 +36,7 @@ A = {"add": [{"uid": "a", "text": "w0a w60i"}]}
 def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("models") / "topics"
     kept = ["predict.knn=0.3", "predict.knn_texts=4", "predict.label_prior=0.05", "predict.fusion=0.3"]
-    pipeline.train(topics(num_test=0), "unidec", settings=[*QUICK, *kept, "train.epochs=2"], out=out)
+    train(topics(num_test=0), "unidec", settings=[*QUICK, *kept, "train.epochs=2"], out=out)
     return out
 
 
@@ -272,7 +273,7 @@ def test_loading_applies_the_journal_and_saving_folds_it_in(folder, tmp_path):
 
 
 def test_a_model_that_was_not_loaded_changes_in_memory():
-    model = pipeline.train(topics(num_test=0), "unidec", settings=[*QUICK, "train.epochs=1"])
+    model = train(topics(num_test=0), "unidec", settings=[*QUICK, "train.epochs=1"])
     assert model.version == ""
     assert model.change(A) == [24]
     assert model.catch_up() == []
@@ -337,7 +338,7 @@ def test_a_renamed_label_has_the_vector_of_its_text_and_keeps_its_classifier(tra
 
 def test_a_classifier_alone_takes_new_names_and_no_new_labels(tmp_path):
     settings = [*QUICK, "train.epochs=1", "heads.dual=false"]
-    pipeline.train(topics(num_test=0), "unidec", settings=settings, out=tmp_path / "m")
+    train(topics(num_test=0), "unidec", settings=settings, out=tmp_path / "m")
     model = Model.load(tmp_path / "m")
     before = by_label(model.predict(TEXTS, 24))
     with pytest.raises(ModelError, match="labels can only be added to a model with a dual encoder"):
@@ -621,15 +622,15 @@ def test_a_label_set_is_changed_by_its_methods_alone():
 def test_pages_of_labels(folder):
     model = Model.load(folder)
     model.change(A)
-    rows, total = living.list_labels(model, limit=2, offset=24, order="id")
-    assert (total, rows) == (25, [{"id": 24, "uid": "a", "text": "w0a w60i", "frequency": "tail", "num_texts": 0}])
-    rows, total = living.list_labels(model, "W0A")
-    assert (total, [row["id"] for row in rows]) == (2, [0, 24])
-    assert [row["id"] for row in living.list_labels(model, "L7")[0]] == [7]
-    assert living.list_labels(model, frequency="tail")[1] == 1
-    rows, total = living.list_labels(model)
+    rows, total = list_labels(model, limit=2, offset=24, order="id")
+    assert (total, rows) == (25, [LabelRow(id=24, uid="a", text="w0a w60i", frequency="tail", num_texts=0)])
+    rows, total = list_labels(model, "W0A")
+    assert (total, [row.id for row in rows]) == (2, [0, 24])
+    assert [row.id for row in list_labels(model, "L7")[0]] == [7]
+    assert list_labels(model, frequency="tail")[1] == 1
+    rows, total = list_labels(model)
     assert (total, len(rows)) == (25, 20)
-    assert [row["num_texts"] for row in rows] == sorted((row["num_texts"] for row in rows), reverse=True)
+    assert [row.num_texts for row in rows] == sorted((row.num_texts for row in rows), reverse=True)
 
 
 def test_command_line_appends_and_the_folder_stays_as_it_is(folder):

@@ -13,8 +13,9 @@ from unidex import UnidexClassifier
 from unidex.data import formats
 from unidex.errors import DataError, ModelError
 from unidex.model.model import Model
-from unidex.verbs.model_verbs import add_labels, remove_labels
-from unidex.verbs.pipeline import evaluate, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.labels import LabelRow, add_labels, remove_labels
+from unidex.verbs.train import train
 
 
 @pytest.fixture(scope="module")
@@ -167,8 +168,8 @@ def test_evaluate_matches_labels_by_uid(folder, tmp_path):
 def test_labels_verbs_change_the_folder(folder, tmp_path):
     Model.load(folder).save(tmp_path / "m")
     added = add_labels(tmp_path / "m", ["w2c w3d"], None)
-    assert added == [{"id": 24, "uid": "w2c w3d", "text": "w2c w3d", "frequency": "tail", "num_texts": 0}]
-    assert remove_labels(tmp_path / "m", ["L3"])[0]["id"] == 3
+    assert added == [LabelRow(id=24, uid="w2c w3d", text="w2c w3d", frequency="tail", num_texts=0)]
+    assert remove_labels(tmp_path / "m", ["L3"])[0].id == 3
     model = Model.load(tmp_path / "m")
     assert bool(model.labels.removed[3])
     with pytest.raises(DataError, match="no label with uid 'L3'"):

@@ -23,8 +23,8 @@ from unidex.errors import DataError, ModelError
 from unidex.model.model import Model
 from unidex.model.similar_labels import correlations, find_label, neighbours_in_data, neighbours_in_model
 from unidex.report.label_picture import draw_neighbours
-from unidex.verbs.model_verbs import label_neighbours, remove_labels
-from unidex.verbs.pipeline import train
+from unidex.verbs.labels import find_similar, remove_labels
+from unidex.verbs.train import train
 
 
 def shop(rows, names, uids=None):
@@ -109,11 +109,11 @@ def test_the_mode_decides_which_head_is_searched(folders):
 
 def test_a_removed_label_is_similar_to_none(folders, tmp_path):
     Model.load(folders / "both").save(tmp_path / "m")
-    first = label_neighbours(tmp_path / "m", "L2", 1)["neighbours"][0]
+    first = find_similar(tmp_path / "m", "L2", 1)["similar"][0]
     remove_labels(tmp_path / "m", [first["uid"]])
-    assert first["id"] not in [row["id"] for row in label_neighbours(tmp_path / "m", "L2", 23)["neighbours"]]
+    assert first["id"] not in [row["id"] for row in find_similar(tmp_path / "m", "L2", 23)["similar"]]
     with pytest.raises(DataError, match=f"but '{first['text']}' is not; "):
-        label_neighbours(tmp_path / "m", first["text"])
+        find_similar(tmp_path / "m", first["text"])
 
 
 NAMES = ["Seizure", "Febrile seizure", "hat", "HAT", "Straw hat", "twin", "twin", "", "U1"]
@@ -156,8 +156,8 @@ def test_an_empty_name_is_refused_and_at_most_five_candidates_are_listed():
 
 
 def test_the_page_shows_what_the_command_prints():
-    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    sessions = re.findall(r"^```console\n\$ (unidex labels neighbours .*?)\n(.*?)^```$", text, re.M | re.S)
+    text = (ROOT / "docs" / "how-to" / "change-labels.md").read_text(encoding="utf-8")
+    sessions = re.findall(r"^```console\n\$ (unidex labels similar .*?)\n(.*?)^```$", text, re.M | re.S)
     assert len(sessions) == 1
     for command, expected in sessions:
         done = run(*shlex.split(command)[1:])
@@ -165,18 +165,18 @@ def test_the_page_shows_what_the_command_prints():
 
 
 def test_json_and_a_picture_of_a_data_set(tmp_path):
-    found = json.loads(call("labels", "neighbours", "hpo", "HP:0001250", "-k", 12, "--json").stdout)
+    found = json.loads(call("labels", "similar", "hpo", "HP:0001250", "-k", 12, "--json").stdout)
     assert found["label"]["text"] == "Seizure"
-    scores = [row["score"] for row in found["neighbours"]]
+    scores = [row["score"] for row in found["similar"]]
     assert len(scores) == 12
     assert scores == sorted(scores, reverse=True)
     data = formats.read("hpo")
-    together = data.train.positives[:, [found["label"]["id"], found["neighbours"][0]["id"]]].toarray() > 0
+    together = data.train.positives[:, [found["label"]["id"], found["similar"][0]["id"]]].toarray() > 0
     assert scores[0] == pytest.approx(together.all(axis=1).sum() / together[:, 0].sum(), abs=1e-6)
-    done = call("labels", "neighbours", "hpo", "seizure", "-k", 12, "--plot", tmp_path / "seizure.svg", "--json")
+    done = call("labels", "similar", "hpo", "seizure", "-k", 12, "--plot", tmp_path / "seizure.svg", "--json")
     assert json.loads(done.stdout) == found | {"plot": str(tmp_path / "seizure.svg")}
     words = " ".join(ElementTree.parse(tmp_path / "seizure.svg").getroot().itertext())
-    for row in found["neighbours"]:
+    for row in found["similar"]:
         # Long texts are on two lines.
         assert row["text"].split()[0] in words
         assert f"{row['score']:.0%}  ({row['num_texts']:,} texts)" in words
@@ -199,7 +199,7 @@ def pixels(file):
 
 
 def test_a_picture_of_a_model_has_content(folders, tmp_path):
-    done = call("labels", "neighbours", folders / "both", "L3", "-k", 5, "--plot", tmp_path / "five.png")
+    done = call("labels", "similar", folders / "both", "L3", "-k", 5, "--plot", tmp_path / "five.png")
     lines = done.stdout.splitlines()
     assert lines[0] == "# w6g w7h (L3), torso: by the model's vectors"
     assert lines[1] == "label\tuid\tid\ttrain texts\tscore"
@@ -209,7 +209,7 @@ def test_a_picture_of_a_model_has_content(folders, tmp_path):
     assert width == 1600
     assert height > 500
     # A row is stored as its difference from its neighbours: on an empty sheet nearly all bytes are 0.
-    call("labels", "neighbours", folders / "both", "L3", "-k", 1, "--plot", tmp_path / "one.png")
+    call("labels", "similar", folders / "both", "L3", "-k", 1, "--plot", tmp_path / "one.png")
     one = pixels(tmp_path / "one.png")[2]
     assert (five != 0).sum() > (one != 0).sum() > 5000
 
@@ -218,6 +218,7 @@ def test_a_picture_of_odd_labels(tmp_path):
     """Formulas, line ends and letters without a glyph are texts like others; too many neighbours are counted."""
     names = ["$x_1$ \\frac", "two\nlines", "日本語", "", *(f"label {n}" for n in range(40))]
     found = neighbours_in_data(shop([[1] * 44], names), "$x", k=43)
+    found["similar"] = found.pop("neighbours")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         draw_neighbours(found, tmp_path / "odd.svg")
@@ -231,26 +232,26 @@ def test_a_picture_of_odd_labels(tmp_path):
 
 def test_a_label_without_similar_labels_is_printed_and_drawn(tmp_path):
     formats.write(shop([[1, 0], [1, 0]], ["red shoe", "blue hat"]), tmp_path / "data", "xc-raw")
-    done = call("labels", "neighbours", tmp_path / "data", "hat", "--plot", tmp_path / "hat.svg")
+    done = call("labels", "similar", tmp_path / "data", "hat", "--plot", tmp_path / "hat.svg")
     lines = done.stdout.splitlines()
-    assert lines[2:] == ["note: no train text has it", f"picture: {tmp_path / 'hat.svg'}"]
+    assert lines[2:] == ["note: no train text has this label", f"picture: {tmp_path / 'hat.svg'}"]
     assert "no train text has it" in (tmp_path / "hat.svg").read_text()
-    done = call("labels", "neighbours", tmp_path / "data", "shoe")
-    assert done.stdout.splitlines()[2:] == ["note: no other label stands near it"]
+    done = call("labels", "similar", tmp_path / "data", "shoe")
+    assert done.stdout.splitlines()[2:] == ["note: no other label is similar"]
 
 
 def test_errors_are_one_line(folders, tmp_path):
     data = put(tmp_path / "shop", RAW)
-    assert_one_line(run("labels", "neighbours", data, "nothing like it"))
-    done = run("labels", "neighbours", tmp_path / "absent", "x")
+    assert_one_line(run("labels", "similar", data, "nothing like it"))
+    done = run("labels", "similar", tmp_path / "absent", "x")
     assert_one_line(done)
     assert "a data set must be a folder, a file or 'hpo', but this does not exist" in done.stderr
-    assert call("labels", "neighbours", data, "shoes", "-k", 0).exit_code == 2
+    assert call("labels", "similar", data, "shoes", "-k", 0).exit_code == 2
     with pytest.raises(DataError, match="--text has no part in reading a model folder"):
-        call("labels", "neighbours", folders / "both", "L1", "--text", "title")
+        call("labels", "similar", folders / "both", "L1", "--text", "title")
     with pytest.raises(Exception, match=r"the picture cannot be written"):
-        call("labels", "neighbours", data, "shoes", "--plot", tmp_path / "hat.xyz")
+        call("labels", "similar", data, "shoes", "--plot", tmp_path / "hat.xyz")
     Model.load(folders / "both").save(tmp_path / "m")
     (tmp_path / "m" / "manifest.json").unlink()
     with pytest.raises(ModelError, match=r"must hold manifest\.json"):
-        call("labels", "neighbours", tmp_path / "m", "L1")
+        call("labels", "similar", tmp_path / "m", "L1")

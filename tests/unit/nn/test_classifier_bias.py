@@ -12,7 +12,7 @@ from unidex.model.model import Model
 from unidex.nn.assembly import build_network
 from unidex.nn.initialisation import initialise_biases
 from unidex.training.classifier_rows import ClassifierRows
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "features.num_buckets=8", "train.batch_size=32", "train.epochs=4"]
 SMALL += ["encoder.residual=false"]  # so that a text without words has a vector of zeros

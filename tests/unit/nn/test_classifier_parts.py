@@ -31,7 +31,7 @@ from unidex.pools.pool import whole_batch
 from unidex.training.loop import Trainer
 from unidex.training.parts_setup import label_graph, make_parts
 from unidex.training.transfer import carry_on, surrogate_set
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "train.batch_size=32"]
 BRIEF = [
@@ -339,7 +339,7 @@ def test_words_in_order_are_taken_as_their_mean_and_projected():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["encoder.kind=transformer", "encoder.path=minilm"], "which has no word vectors"),
+        (["encoder.kind=transformer", "encoder.path=minilm"], "an encoder without word vectors"),
         (['heads.classifier_parts=["text", "text"]'], "each name must be there once"),
         (["heads.classifier_parts=[]"], "at least 1 item"),
         (['heads.classifier_parts=["words"]'], "'free', 'text' or 'graph'"),
@@ -353,7 +353,7 @@ def test_parts_that_cannot_be_trained_are_refused_before_training(settings, said
 def test_labels_without_texts_are_refused():
     data = problem()
     silent = Dataset("silent", Labels(Texts.of([""] * 12)), Split.of(data.train.texts, data.train.positives))
-    with pytest.raises(ConfigError, match="need labels that have some, but this recipe has classifiers made of words"):
+    with pytest.raises(ConfigError, match="need labels that have some, but this run has classifiers made of words"):
         train(silent, "decaf", settings=BRIEF)
 
 

@@ -8,12 +8,13 @@ import pytest
 import torch
 from scipy import sparse
 
-from helpers.gradients import step_gradients
+from helpers.gradients import one_graph, step_gradients
 from helpers.stopped_runs import digest
 from helpers.synthetic import topics
 from unidex import index as index_layer
 from unidex.config.recipes import load
 from unidex.config.tree import kept_levels
+from unidex.distributed import ALONE
 from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError, DataError, ModelError
 from unidex.features.tokens import TokenRows, token_weights
@@ -30,11 +31,12 @@ from unidex.nn.label_tree import LabelTree, nested_clusters
 from unidex.pools.pool import whole_batch
 from unidex.training import beam
 from unidex.training.beam import Beam, candidate_targets, kept_clusters, targets_of_clusters
+from unidex.training.frozen import frozen
 from unidex.training.loop import Trainer
 from unidex.training.step import Step
 from unidex.training.training_set import TrainingSet
 from unidex.training.tree_setup import cluster_positives, grown_tree
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 # The recipe as a test bears it: three levels of few clusters, narrow beams.
 SMALL = ["encoder.dim=32", "features.min_df=1", "train.batch_size=32", "train.epochs=4"]
@@ -264,6 +266,37 @@ def test_a_step_is_that_of_a_slow_reference_with_filter_pairs_and_soft_targets(s
     assert found.keys() == wanted_gradients.keys()
     for name, gradient in found.items():
         torch.testing.assert_close(gradient, wanted_gradients[name], atol=1e-6, rtol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["tree.detached_epochs=1"],
+        ["tree.losses=labels"],
+        ["augment.mixup=texts"],
+        ["augment.mixup=labels"],
+        ["loss.classifier=decoupled-softmax", "loss.temperature=0.2", "loss.classifier_bce=0.5"],
+        ["loss.classifier=triplet"],
+        ["loss.classifier=contrastive", "loss.sampled_positives=1"],
+        ["train.freeze_encoder=true"],
+    ],
+)
+def test_a_step_in_chunks_equals_one_graph(settings):
+    data = topics(filters=True)
+    network, whole, config = built(data, *settings, "train.chunk=3")
+    network.train()
+    if config.train.freeze_encoder:
+        network, whole = frozen(network, whole, config, ALONE)
+        network.train()
+    batch = whole_batch(whole.positives, whole.filter_pairs, np.arange(8))
+    value, wanted = step_gradients(network, whole, one_graph(config), batch)
+    found_value, found = step_gradients(network, whole, config, batch)
+    assert float(found_value) == pytest.approx(float(value), rel=1e-5)
+    assert found.keys() == wanted.keys() >= {"classifiers"}
+    for name, gradient in wanted.items():
+        assert gradient.abs().max() > 0, name
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
 
 
 def test_detached_epochs_keep_the_labels_loss_from_the_encoder():
@@ -523,7 +556,7 @@ def test_clusters_first_then_labels_on_frozen_shortlists(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["heads.dual=true"], "its own index .* but this recipe has heads.dual = true"),
+        (["heads.dual=true"], "its own index .* but this run has heads.dual = true"),
         (["heads.classifier_normalised=true"], "searched as they are trained"),
         (["pool.labels=all"], "pool.labels = 'all'"),
         (["pool.hard_negatives=3"], "pool.hard_negatives = 3"),
@@ -531,7 +564,7 @@ def test_clusters_first_then_labels_on_frozen_shortlists(tmp_path):
         (["predict.knn=0.1"], "predict.knn = 0.1"),
         (["predict.choose_label_prior=true"], "predict.choose_label_prior = true"),
         (["predict.snippet_length=9"], "predict.snippet_length = 9"),
-        (["tree.layers=[[1], [2]]"], "encoder.kind = 'bag', which has no layers"),
+        (["tree.layers=[[1], [2]]"], "encoder.kind = 'bag', an encoder without layers"),
         (["tree.losses=clusters"], "must learn the labels themselves"),
     ],
 )

@@ -31,7 +31,10 @@ from unidex.scoring.calibration_fit import LEAST_TEXTS, PLACES, SHOWN, Places, c
 from unidex.topk import TopK
 from unidex.training.loop import Trainer, TrainingStoppedError
 from unidex.training.validation import Validation
-from unidex.verbs import living, pipeline
+from unidex.verbs.calibrate import calibrate
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.predict import predict_rows
+from unidex.verbs.train import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "train.epochs=2", "train.batch_size=12"]
 SMALL += ["augment.method=none", "pool.try_hard_negatives=0", "train.validation=0.2", "predict.index=exact"]
@@ -57,7 +60,7 @@ DATA = noisy()
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("models") / "noisy"
-    pipeline.train(DATA, "auto", settings=SMALL, out=out)
+    train(DATA, "auto", settings=SMALL, out=out)
     return out
 
 
@@ -288,7 +291,7 @@ def test_training_leaves_probabilities_that_hold_on_test(folder):
     card = (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "## Probabilities" in card
     assert f"| best-f1 | {measured['thresholds']['best-f1']['probability']:.3f} |" in card
-    found = pipeline.calibrate(folder, DATA, check=True)
+    found = calibrate(folder, DATA, check=True)
     assert found["num_texts"] == 400
     assert found["ece_after"] < 0.5 * found["ece_before"]
     assert found["ece_after"] < 0.08  # 48 texts decided it
@@ -302,9 +305,7 @@ def test_probabilities_of_a_head_alone_are_those_of_its_whole_scores(head, monke
     monkeypatch.setattr(Places, "of", lambda topk, *more: fitted_to.append(topk) or fit(topk, *more))
     alone = ["heads.dual=false"] if head == "classifier" else ["heads.classifier=false"]
     settings = [*SMALL, *alone, "train.decay_epochs=0", "predict.knn=0", "predict.choose_knn=false"]
-    model = pipeline.train(
-        DATA, "auto", settings=[*settings, "predict.choose_label_prior=false", "predict.label_prior=0"]
-    )
+    model = train(DATA, "auto", settings=[*settings, "predict.choose_label_prior=false", "predict.label_prior=0"])
     assert model.calibration is not None
     searched = model.predict(list(DATA.test.texts), 1).scores
     # Texts of one making: the scores that probabilities were fitted to are those that a search gives.
@@ -312,7 +313,7 @@ def test_probabilities_of_a_head_alone_are_those_of_its_whole_scores(head, monke
 
 
 def test_simulating_the_decay_phase_does_not_change_the_model(folder, tmp_path):
-    plain = pipeline.train(DATA, "auto", settings=[*SMALL, "train.simulate_decay_up_to=0"], out=tmp_path / "plain")
+    plain = train(DATA, "auto", settings=[*SMALL, "train.simulate_decay_up_to=0"], out=tmp_path / "plain")
     for name in ("encoder.safetensors", "classifier.safetensors", "labels.jsonl"):
         assert (folder / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
     rehearsed = Model.load(folder)
@@ -335,7 +336,7 @@ def test_the_simulated_decay_phase_does_not_train_on_the_validation_texts(monkey
 
     monkeypatch.setattr(Trainer, "run", noted)
     monkeypatch.setattr(Validation, "calibration", fit_noted)
-    pipeline.train(DATA, "auto", settings=SMALL)
+    train(DATA, "auto", settings=SMALL)
     assert sizes == [192, 192, "fit", 240]
 
 
@@ -351,11 +352,11 @@ def test_a_stopped_and_resumed_run_has_the_same_probabilities(folder, tmp_path, 
 
     monkeypatch.setattr(Trainer, "_step", noted)
     with pytest.raises(TrainingStoppedError, match=r"stopped by a signal at step 4 of .*; go on with --resume"):
-        pipeline.train(DATA, "auto", settings=SMALL, out=tmp_path / "model")
+        train(DATA, "auto", settings=SMALL, out=tmp_path / "model")
     num_steps = {"rehearsal": 32, "falling": 40}
     del steps[:]
     steps += [phase] * 4
-    pipeline.train(DATA, "auto", settings=SMALL, out=tmp_path / "model", resume=True)
+    train(DATA, "auto", settings=SMALL, out=tmp_path / "model", resume=True)
     assert {name: steps.count(name) for name in steps} == {name: num_steps[name] for name in done_again}
     for name in ("calibration.json", "encoder.safetensors", "classifier.safetensors"):
         assert (tmp_path / "model" / name).read_bytes() == (folder / name).read_bytes()
@@ -364,21 +365,21 @@ def test_a_stopped_and_resumed_run_has_the_same_probabilities(folder, tmp_path, 
 def test_too_few_or_no_validation_texts_give_no_probabilities(tmp_path):
     for changed in ("train.validation=0.05", "train.validation=0.0"):
         settings = [*SMALL, "train.epochs=1", "train.decay_epochs=1", changed]
-        model = pipeline.train(DATA, "auto", settings=settings)
+        model = train(DATA, "auto", settings=settings)
         assert model.calibration is None
         assert model.probabilities(model.predict(["w1b"], 3)) is None
         assert "calibration" not in model.metrics
-    (row,) = living.predicted_rows(model, iter(["w1b"]), 3, None)
+    (row,) = predict_rows(model, iter(["w1b"]), 3, None)
     assert "probability" not in row["labels"][0]
     with pytest.raises(ModelError, match=r"this one has none; make one on texts .* unidex calibrate MODEL DATA"):
-        list(living.predicted_rows(model, iter(["w1b"]), 3, None, 0.5))
+        list(predict_rows(model, iter(["w1b"]), 3, None, 0.5))
     model.save(tmp_path / "old")
     assert not (tmp_path / "old" / "calibration.json").exists()
     assert Model.load(tmp_path / "old").calibration is None
     with pytest.raises(ModelError, match="this one has none"):
-        pipeline.calibrate(tmp_path / "old", DATA, check=True)
+        calibrate(tmp_path / "old", DATA, check=True)
     # And it can get them.
-    pipeline.calibrate(tmp_path / "old", DATA)
+    calibrate(tmp_path / "old", DATA)
     assert Model.load(tmp_path / "old").calibration is not None
 
 
@@ -388,19 +389,19 @@ def test_predictions_below_the_minimum_probability_are_left_out(folder):
     topk = model.predict(texts, 5)
     wanted = model.probabilities(topk)
     assert wanted.shape == (50, 5)
-    rows = list(living.predicted_rows(model, iter(texts), 5, None))
+    rows = list(predict_rows(model, iter(texts), 5, None))
     found = [[label["probability"] for label in row["labels"]] for row in rows]
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     best = model.calibration.thresholds["best-f1"].probability
     for asked, least in ((0.5, 0.5), ("0.5", 0.5), ("best-f1", best), (0, 0), (1, 1)):
-        rows = living.predicted_rows(model, iter(texts), 5, None, asked)
+        rows = predict_rows(model, iter(texts), 5, None, asked)
         assert [len(row["labels"]) for row in rows] == (wanted >= least).sum(axis=1).tolist()
 
 
 def test_probabilities_are_of_the_mode_they_were_fitted_for(folder):
     model = Model.load(folder)
     assert model.probabilities(model.predict(["w1b"], 3, mode="dual"), "dual") is None
-    (row,) = living.predicted_rows(model, iter(["w1b"]), 3, "dual")
+    (row,) = predict_rows(model, iter(["w1b"]), 3, "dual")
     assert "probability" not in row["labels"][0]
     with pytest.raises(ModelError, match="fitted for, both, but the mode is dual; leave one of the two out"):
         model.min_probability(0.5, "dual")
@@ -456,8 +457,8 @@ def test_a_damaged_calibration_is_refused(change):
 
 def test_calibrate_fits_to_the_texts_that_are_named(folder, tmp_path):
     Model.load(folder).save(tmp_path / "model")
-    before = pipeline.evaluate(Model.load(folder), DATA).as_dict()
-    found = pipeline.calibrate(tmp_path / "model", DATA, precision=0.6)
+    before = evaluate(Model.load(folder), DATA).as_dict()
+    found = calibrate(tmp_path / "model", DATA, precision=0.6)
     model = Model.load(tmp_path / "model")
     assert found["ece_after"] < 0.04
     assert model.calibration.measured["num_texts"] == 400
@@ -469,11 +470,11 @@ def test_calibrate_fits_to_the_texts_that_are_named(folder, tmp_path):
     for group in found["groups"]:
         assert group["probability"] == pytest.approx(group["share"], abs=0.08)
     # Scores are what they were.
-    assert pipeline.evaluate(model, DATA).as_dict() == before
-    again = pipeline.calibrate(tmp_path / "model", DATA, check=True)
+    assert evaluate(model, DATA).as_dict() == before
+    again = calibrate(tmp_path / "model", DATA, check=True)
     assert set(again["thresholds"]) == {"best-f1", "precision-0.6"}
     with pytest.raises(DataError, match="--split must be train or test, but is 'all'"):
-        pipeline.calibrate(tmp_path / "model", DATA, split="all")
+        calibrate(tmp_path / "model", DATA, split="all")
 
 
 def test_labels_of_data_are_matched_by_uid(folder, tmp_path):
@@ -487,7 +488,7 @@ def test_labels_of_data_are_matched_by_uid(folder, tmp_path):
     fits = []
     for name, data in (("same", DATA), ("other", other)):
         Model.load(folder).save(tmp_path / name)
-        pipeline.calibrate(tmp_path / name, data)
+        calibrate(tmp_path / name, data)
         fits.append(Model.load(tmp_path / name).calibration)
     np.testing.assert_allclose(fits[0].weights_F, fits[1].weights_F, atol=1e-4)
     np.testing.assert_allclose(fits[0].values_M[[0, -1]], fits[1].values_M[[0, -1]], atol=1e-4)
@@ -512,7 +513,7 @@ def test_command_line(folder, tmp_path):
     assert "360 texts: expected calibration error 0." in done.stdout
     assert "best-f1\t0." in done.stdout
     assert "place 1\t360\t0." in done.stdout
-    assert ("note: no threshold reaches 0.999" in done.stdout) == ("precision-0.999\t" not in done.stdout)
+    assert ("note: no threshold reaches precision 0.999" in done.stdout) == ("precision-0.999\t" not in done.stdout)
     assert "<svg" in picture.read_text(encoding="utf-8")
     found = json.loads(unidex(*fit, "--check", "--json").stdout)
     assert found["num_texts"] == sum(part["num_places"] for part in found["bins"]["after"]) / SHOWN == 360

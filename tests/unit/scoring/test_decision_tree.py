@@ -13,7 +13,8 @@ from unidex.metrics.propensity import inverse_propensity
 from unidex.model.explanation import explain
 from unidex.model.model import Model
 from unidex.scoring.decision_tree import DEPTH, Fusing, Tree
-from unidex.verbs.pipeline import evaluate, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.train import train
 
 SETTINGS = [
     *QUICK,

@@ -9,7 +9,7 @@ from helpers.synthetic import QUICK, topics
 from unidex.errors import DataError, ModelError
 from unidex.model.model import Model
 from unidex.topk import TopK
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 DATA = topics(labels_per_text=3)
 TEXTS = list(DATA.test.texts)

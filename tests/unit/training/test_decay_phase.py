@@ -23,7 +23,7 @@ from unidex.training.loop import Trainer, TrainingStoppedError
 from unidex.training.optimisers import Optimisers
 from unidex.training.training_set import Batching, TrainingSet
 from unidex.training.validation import Validation
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 # The recipe auto, with less of everything; batches so small that hard negatives change the pool.
 # Rehearsals are looked at in test_calibration.py.

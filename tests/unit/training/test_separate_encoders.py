@@ -22,7 +22,8 @@ from unidex.nn.row_table import merged
 from unidex.pools.pool import make_batch
 from unidex.training.loop import TrainingStoppedError
 from unidex.training.training_set import Batching
-from unidex.verbs.pipeline import evaluate, train
+from unidex.verbs.evaluate import evaluate
+from unidex.verbs.train import train
 
 APART = "heads.shared_encoder=false"
 SMALL = ["encoder.dim=12", "features.min_df=1", "heads.dropout=0", "heads.classifier_dropout=0", "encoder.dropout=0"]
@@ -260,11 +261,3 @@ def test_a_rare_feature_moves_as_little_as_it_counts():
     by_hand = torch.nn.functional.normalize((torch.from_numpy(rows.toarray()) * weights) @ table, dim=1)
     (by_hand * towards).sum().backward()
     torch.testing.assert_close(used.rows.grad, table.grad[used.ids], atol=1e-5, rtol=1e-4)
-
-
-def test_tables_in_a_file_train_like_tables_in_memory(folder, tmp_path):
-    mapped = train(
-        topics(), "unidec", settings=[*QUICK, APART, "train.table_storage=file"], out=tmp_path / "mapped"
-    ).network
-    for name, table in Model.load(folder).network.tables().items():
-        assert torch.equal(table.weight, mapped.tables()[name].weight), name

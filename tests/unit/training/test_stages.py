@@ -22,7 +22,7 @@ from unidex.nn.label_tree import balanced_clusters, cut, label_centroids
 from unidex.pools.batches import cluster_size, joined_clusters
 from unidex.training.frozen import frozen
 from unidex.training.loop import Trainer
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 RECIPE = """
 about = "two stages"
@@ -107,13 +107,13 @@ def test_settings_a_stage_cannot_change_are_refused_with_their_name(recipe, sett
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["train.decay_epochs=1"], "need a recipe of one stage, but this recipe has train.decay_epochs = 1"),
+        (["train.decay_epochs=1"], "need a recipe of one stage, but this run has train.decay_epochs = 1"),
         (
             ["stages.second.heads.dual=false", "stages.second.train.surrogate=4"],
             "last stage must learn the labels themselves",
         ),
         (["stages.first.train.surrogate=4"], "have no texts: only a classifier learns them"),
-        (["predict.combine=decision-tree"], "but this recipe has train.validation = 0"),
+        (["predict.combine=decision-tree"], "but this run has train.validation = 0"),
     ],
 )
 def test_stages_that_cannot_be_trained_are_refused_before_training(recipe, settings, said):

@@ -9,7 +9,7 @@ from unidex.config.recipes import load
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.training.unseen_labels import are_left_random
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 ALONE = [*QUICK, "heads.dual=false", "heads.classifier_init=random", "loss.classifier=bce", "pool.hard_negatives=0"]
 

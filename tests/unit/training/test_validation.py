@@ -22,7 +22,7 @@ from unidex.training import trials as trying
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.trials import SAID, tries
 from unidex.training.validation import Validation, _held_out, rarest_features
-from unidex.verbs.pipeline import train
+from unidex.verbs.train import train
 
 AUTO = [*QUICK, "train.validate_every=1", "train.epochs=4", "train.validation=0.2", "features.min_df=1"]
 

@@ -13,7 +13,9 @@ from scipy import sparse
 from helpers.synthetic import QUICK, topics
 from unidex.errors import DataError, ModelError, UnidexError
 from unidex.model.model import Model
-from unidex.verbs import living, model_verbs, pipeline
+from unidex.verbs.remember import remember, remember_texts
+from unidex.verbs.text_files import read_pairs
+from unidex.verbs.train import train
 
 # Words of no label: what the heads make of them is a guess.
 NEW = "w50y w52a w55d w57f"
@@ -23,7 +25,7 @@ KEPT = ["predict.knn=1.0", "predict.knn_texts=4"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("models") / "topics"
-    pipeline.train(topics(num_test=0), "unidec", settings=[*QUICK, *KEPT, "train.epochs=3"], out=out)
+    train(topics(num_test=0), "unidec", settings=[*QUICK, *KEPT, "train.epochs=3"], out=out)
     return out
 
 
@@ -42,7 +44,7 @@ def test_a_remembered_pair_counts_at_once_and_after_loading(folder, tmp_path):
     worst = worst_label(model, NEW)
     before = model.predict([NEW], 24, mode="dual")
     file = written(tmp_path / "pairs.jsonl", *[{"text": NEW, "labels": [f"L{worst}"]}] * 4)
-    assert living.remember(model, file) == {"num_texts": 4, "num_pairs": 4, "num_labels": 1, "total": 244}
+    assert remember_texts(model, file) == {"num_texts": 4, "num_pairs": 4, "num_labels": 1, "total": 244}
     after = model.predict([NEW], 24)
     assert after.ids[0, 0] == worst
     # The heads know nothing of it.
@@ -59,7 +61,7 @@ def test_remembered_texts_add_the_knn_weight_times_their_share(folder, tmp_path)
     heads.neighbours = None
     labels = [3, 17]
     file = written(tmp_path / "pairs.jsonl", *[{"text": NEW, "labels": [f"L{label}" for label in labels]}] * 4)
-    living.remember(model, file)
+    remember_texts(model, file)
     # All four neighbours are the text itself, and both of its labels get the whole weight.
     by_heads, found = (one.predict([NEW], 24) for one in (heads, model))
     gained = dict(zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True))
@@ -73,15 +75,15 @@ def test_the_verb_writes_the_folder_itself_or_a_new_one(folder, tmp_path):
     file = written(
         tmp_path / "pairs.jsonl", *[{"title": "w50y w52a", "content": "w55d w57f", "labels": [f"L{worst}"]}] * 4
     )
-    done = model_verbs.remember(tmp_path / "model", file, tmp_path / "copy")
+    done = remember(tmp_path / "model", file, tmp_path / "copy")
     assert done == {"model": str(tmp_path / "copy"), "num_texts": 4, "num_pairs": 4, "num_labels": 1, "total": 244}
     assert Model.load(tmp_path / "copy").predict([NEW], 1).ids[0, 0] == worst
     assert Model.load(tmp_path / "model").predict([NEW], 1).ids[0, 0] != worst
     with pytest.raises(UnidexError, match="copy: the model folder must be new, but exists"):
-        model_verbs.remember(tmp_path / "model", file, tmp_path / "copy")
+        remember(tmp_path / "model", file, tmp_path / "copy")
     packed = tmp_path / "pairs.jsonl.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
-    model_verbs.remember(tmp_path / "model", packed)
+    remember(tmp_path / "model", packed)
     assert Model.load(tmp_path / "model").predict([NEW], 1).ids[0, 0] == worst
 
 
@@ -91,7 +93,7 @@ def test_labels_are_found_by_uid_and_count_once_a_text(folder, tmp_path):
     file = written(
         tmp_path / "pairs.jsonl", {"text": "x", "labels": ["L5", 77, "L2", "L5"]}, {"text": "y", "labels": ["L0"]}
     )
-    texts, positives = living.pairs_in(model, file)
+    texts, positives = read_pairs(model, file)
     assert texts == ["x", "y"]
     assert positives.shape == (2, 25)
     assert positives.indices.tolist() == [2, 5, 24, 0]
@@ -121,7 +123,7 @@ def test_a_line_that_is_wrong_is_named_and_nothing_is_remembered(folder, tmp_pat
     model.remove_labels([4])
     file = written(tmp_path / "pairs.jsonl", GOOD, line, GOOD)
     with pytest.raises(DataError) as caught:
-        living.remember(model, file)
+        remember_texts(model, file)
     assert str(caught.value).startswith(f"{file}:2: ")
     assert message in str(caught.value)
     assert model.neighbours.num_texts == 240
@@ -129,13 +131,13 @@ def test_a_line_that_is_wrong_is_named_and_nothing_is_remembered(folder, tmp_pat
 
 def test_a_model_without_a_knn_part_says_how_to_get_one(tmp_path):
     settings = [*QUICK, "train.epochs=1"]
-    model = pipeline.train(topics(num_test=0), "unidec", settings=settings)
+    model = train(topics(num_test=0), "unidec", settings=settings)
     file = written(tmp_path / "pairs.jsonl", GOOD)
     with pytest.raises(ModelError, match="with neighbours, but this one has none; train it with --set") as caught:
-        living.remember(model, file)
+        remember_texts(model, file)
     remedy = str(caught.value).partition("train it with ")[2].replace("--set ", "").split()
-    model = pipeline.train(topics(num_test=0), "unidec", settings=[*settings, *remedy])
-    assert living.remember(model, file)["total"] == 241
+    model = train(topics(num_test=0), "unidec", settings=[*settings, *remedy])
+    assert remember_texts(model, file)["total"] == 241
 
 
 def test_positives_must_fit_the_texts_and_the_labels(folder):

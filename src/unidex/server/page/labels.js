@@ -5,7 +5,7 @@ import { button, byId, count, el, fixed, frequencyMark, hint, labelName, number,
 import { call, isAborted } from "./service.js";
 
 const PAGE = 50;
-const NEIGHBOURS = 10;
+const NUM_SIMILAR = 10;
 const [search, frequency, order, list, problem, done, before, after] =
   ["search", "frequency", "order", "labels-list", "labels-problem", "labels-done", "before", "after"].map(byId);
 let offset = 0;
@@ -58,11 +58,11 @@ function draw({ total, labels }) {
 function item(row) {
   const id = `near-${row.id}`;
   const panel = el("div", { class: "near", id, hidden: true });
-  const near = button("Neighbours", () => open(panel.hidden), { class: "quiet", "aria-expanded": "false", "aria-controls": id, "aria-label": `Neighbours of ${row.text}` });
+  const near = button("Similar", () => open(panel.hidden), { class: "quiet", "aria-expanded": "false", "aria-controls": id, "aria-label": `Labels similar to ${row.text}` });
   const open = (yes) => {
     near.ariaExpanded = yes;
     panel.hidden = !yes;
-    if (yes) neighbours(panel, row);
+    if (yes) showSimilar(panel, row);
   };
   return el("li", {}, el("div", { class: "label-row" }, labelName(row), frequencyMark(row.frequency), number(count(row.num_texts, "text")),
     el("span", {}, near,
@@ -70,14 +70,14 @@ function item(row) {
       writable && button("Remove", () => remove(row), { class: "quiet", "aria-label": `Remove ${row.text}` }))), panel);
 }
 
-async function neighbours(panel, row) {
+async function showSimilar(panel, row) {
   if (!panel.firstChild) panel.append(hint("Looking\u2026"));
   try {
-    const said = await call("GET", `v1/labels/${row.id}/neighbours?k=${NEIGHBOURS}`);
-    panel.replaceChildren(el("h3", {}, "Nearest labels"), said.neighbours.length === 0 ? hint("none")
-      : el("ol", {}, said.neighbours.map((other) => el("li", {}, button(other.text, () => find(other.text), { class: "link" }), frequencyMark(other.frequency), number(fixed(other.score))))));
+    const { similar } = await call("GET", `v1/labels/${row.id}/similar?k=${NUM_SIMILAR}`);
+    panel.replaceChildren(el("h3", {}, "Similar labels"), similar.length === 0 ? hint("none")
+      : el("ol", {}, similar.map((other) => el("li", {}, button(other.text, () => find(other.text), { class: "link" }), frequencyMark(other.frequency), number(fixed(other.score))))));
   } catch (error) {
-    panel.replaceChildren(problemBox(error, () => neighbours(panel, row)));
+    panel.replaceChildren(problemBox(error, () => showSimilar(panel, row)));
   }
 }
 

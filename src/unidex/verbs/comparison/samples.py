@@ -12,6 +12,8 @@ import numpy as np
 
 from unidex.data.dataset import Dataset
 from unidex.errors import DataError, UnidexError
+from unidex.verbs.models import load_model
+from unidex.verbs.text_files import read_texts
 
 logger = logging.getLogger(__name__)
 
@@ -55,18 +57,21 @@ def samples_of(texts: Sequence[str], dataset: Dataset | None) -> list[Sample]:
 
 def read_samples(file: Path, dataset: Dataset | None) -> list[Sample]:
     """The texts of a file: one a line, or JSON lines."""
-    from unidex.verbs.living import texts_in
-
-    texts = [text for text in texts_in(file) if text.strip()]
+    texts = [text for text in read_texts(file) if text.strip()]
     if not texts:
         raise DataError("there must be at least one text to predict, but there is none", file=file)
     return samples_of(texts, dataset)
 
 
+def find_samples(dataset: Dataset | None, file: Path | None, num_texts: int) -> list[Sample]:
+    """Return the texts of a file, or where there is no file test texts of the data set."""
+    if file is not None:
+        return read_samples(file, dataset)
+    return [] if dataset is None else chosen_samples(dataset, num_texts)
+
+
 def predicted_samples(folder: Path, samples: Sequence[Sample], device: str = "auto") -> list[list[dict[str, Any]]]:
     """For each text the first labels that a model gives it: {"text", "is_correct"}, None where that is not known."""
-    from unidex.verbs.pipeline import load_model
-
     model = load_model(folder, device)
     more = max((len(sample.filtered) for sample in samples), default=0)
     found = model.predict([sample.text for sample in samples], min(PLACES + more, len(model.labels)))

@@ -41,7 +41,9 @@ def run(file: Path) -> None:
 def _measured(asked: dict[str, Any], folder: Path, used: Path) -> dict[str, Any]:
     import torch
 
-    from unidex.verbs.pipeline import chosen_device, evaluate, load_model, train
+    from unidex.verbs.evaluate import evaluate
+    from unidex.verbs.models import choose_device, load_model
+    from unidex.verbs.train import train
 
     given: dict[str, Any] = asked["reading"]
     paths = {key: Path(given[key]) for key in ("test", "labels") if given[key] is not None}
@@ -75,7 +77,7 @@ def _measured(asked: dict[str, Any], folder: Path, used: Path) -> dict[str, Any]
     model.metrics["test"] = scores
     model.save(folder)
     how = {key: model.metrics.get("training", {}).get(key) for key in ("epochs", "steps")}
-    where = chosen_device(device)
+    where = choose_device(device)
     machine = {"system": platform.system(), "processor": platform.machine(), "num_cores": os.cpu_count()}
     if where.type == "cuda":
         machine |= {"gpu": torch.cuda.get_device_name(where)}

@@ -1,0 +1,65 @@
+"""``calibrate``: fit the probabilities of a model to texts whose labels are known."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unidex.data.dataset import Dataset
+from unidex.data.formats import read
+from unidex.data.read_options import ReadOptions
+from unidex.verbs.evaluate import match_labels, predict_split
+from unidex.verbs.models import load_model, model_to_change
+from unidex.verbs.score import find_split
+
+
+def calibrate(
+    folder: Path,
+    data: Dataset | str | Path,
+    *,
+    split: str = "test",
+    precision: float = 0.9,
+    check: bool = False,
+    plot: Path | None = None,
+    reading: ReadOptions | None = None,
+) -> dict[str, Any]:
+    """Fit the probabilities of a model folder to held-out texts; the result tells how well they hold.
+
+    Args:
+        folder: the model folder.
+        data: a data set, or where to read one.
+        split: "test" or "train".
+        precision: find a threshold for this precision.
+        check: measure the probabilities that the model has, and change nothing.
+        plot: a file for the reliability diagram.
+        reading: how to read ``data``.
+    """
+    from unidex.scoring.calibration_fit import PLACES, Places, calibrated, checked
+
+    dataset = data if isinstance(data, Dataset) else read(data, reading)
+    texts = find_split(dataset, split)
+    with nullcontext(load_model(folder)) if check else model_to_change(folder) as model:
+        mode = model.config.predict.mode
+        if check:
+            model.min_probability(0.0)  # a model without probabilities is refused before anything is predicted
+        ids_of = match_labels(model, dataset)
+        frequencies = np.zeros(dataset.num_labels, dtype=np.int64)
+        frequencies[ids_of[ids_of >= 0]] = model.labels.frequencies[ids_of >= 0]
+        topk = predict_split(model, dataset, texts, mode, PLACES)
+        places = Places.of(topk, texts.positives, texts.filter_pairs, frequencies)
+        if check and model.calibration is not None:
+            probabilities = model.calibration.probabilities(places.topk, frequencies)
+        else:
+            model.calibration, probabilities = calibrated(places, mode=mode, precision=precision)
+            model.metrics["calibration"] = model.calibration.summary() | {"data": dataset.name, "split": split}
+    found = {"model": str(folder), "data": dataset.name, "split": split}
+    found |= checked(places, model.calibration, probabilities)
+    if plot is not None:
+        from unidex.report.reliability_diagram import draw_reliability
+
+        draw_reliability(found, plot)
+        found["plot"] = str(plot)
+    return found

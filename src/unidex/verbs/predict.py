@@ -1,0 +1,115 @@
+"""``predict``: the labels of texts, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+import numpy as np
+
+from unidex.errors import DataError, quoted
+from unidex.model.label_set import LabelSet
+from unidex.model.searcher import Mode
+from unidex.verbs.labels import Frequency
+
+if TYPE_CHECKING:
+    from unidex.model.model import Model
+
+_BLOCK = 1024
+_DIGITS = 6  # as many as a float32 has; more would be noise
+
+
+class PredictedLabel(msgspec.Struct):
+    """A predicted label; the probability is null where the model is not calibrated for the mode."""
+
+    id: int
+    uid: str
+    text: str
+    score: float
+    probability: float | None
+    frequency: Frequency
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The predictions of a model for some texts: one row per text, best label first, -1 after the last.
+
+    Attributes:
+        labels: the labels of the model.
+        ids: labels.
+        scores: their scores, rounded.
+        probabilities: their probabilities, not rounded; None where the model has no calibration for the mode.
+    """
+
+    labels: LabelSet
+    ids: list[list[int]]
+    scores: list[list[float]]
+    probabilities: list[list[float]] | None
+
+    def row(self, number: int, k: int | None = None, min_probability: float | None = None) -> list[PredictedLabel]:
+        """Return the labels of one text: at most k, and none below the minimum probability."""
+        labels, classes = self.labels, self.labels.frequency_class
+        scores = self.scores[number]
+        probabilities = None if self.probabilities is None else self.probabilities[number]
+        return [
+            PredictedLabel(
+                label,
+                labels.uids[label],
+                labels.texts[label],
+                scores[place],
+                None if probabilities is None else round(probabilities[place], _DIGITS),
+                classes(label),  # type: ignore[arg-type]
+            )
+            for place, label in enumerate(self.ids[number][:k])
+            if label >= 0
+            and (min_probability is None or probabilities is None or probabilities[place] >= min_probability)
+        ]
+
+
+def predict_labels(
+    model: Model,
+    texts: Sequence[str],
+    k: int,
+    *,
+    mode: Mode | None = None,
+    allowed: Sequence[int] | None = None,
+    forbidden: Sequence[int] | None = None,
+) -> Predictions:
+    """Predict the k best labels of texts, with probabilities where the model has a calibration for the mode."""
+    topk = model.predict(texts, k, mode=mode, allowed=allowed, forbidden=forbidden)
+    probabilities = model.probabilities(topk, mode)
+    return Predictions(
+        model.labels,
+        topk.ids.tolist(),
+        np.round(topk.scores.astype(np.float64), _DIGITS).tolist(),
+        None if probabilities is None else probabilities.tolist(),
+    )
+
+
+def predict_rows(
+    model: Model,
+    texts: Iterable[str],
+    k: int = 5,
+    mode: str | None = None,
+    min_probability: str | float | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Predict texts in blocks: {"text": ..., "labels": [{"id", "uid", "text", "score", "frequency"}]} per text.
+
+    Where the model has a calibration for the mode, a label has its "probability" too, and labels below
+    ``min_probability``, a number or the name of a threshold, are left out.
+    """
+    if mode is not None and mode not in get_args(Mode):
+        raise DataError(f"--mode must be both, dual or classifier, but is {quoted(mode)}")
+    minimum = None if min_probability is None else model.min_probability(min_probability, mode)  # type: ignore[arg-type]
+    source = iter(texts)
+    while block := list(islice(source, _BLOCK)):
+        predictions = predict_labels(model, block, k, mode=mode)  # type: ignore[arg-type]
+        for number, text in enumerate(block):
+            rows = [msgspec.to_builtins(label) for label in predictions.row(number, k, minimum)]
+            if predictions.probabilities is None:
+                for row in rows:
+                    del row["probability"]
+            yield {"text": text, "labels": rows}

@@ -1,0 +1,34 @@
+"""``remember``: new texts with their labels count in the kNN part of a model at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unidex.verbs.models import model_to_change
+from unidex.verbs.text_files import read_pairs
+
+if TYPE_CHECKING:
+    from unidex.model.model import Model
+
+
+def remember(folder: Path, file: Path, out: Path | None = None) -> dict[str, Any]:
+    """Add texts and their labels to the kNN part of a model folder, or of a copy of it; the result counts them."""
+    with model_to_change(folder, out) as model:
+        counts = remember_texts(model, file)
+    return {"model": str(out or folder)} | counts
+
+
+def remember_texts(model: Model, file: Path) -> dict[str, int]:
+    """Add texts and their labels to the kNN part of a loaded model; the result counts them."""
+    texts, positives = read_pairs(model, file)
+    model.remember(texts, positives)
+    assert model.neighbours is not None
+    return {
+        "num_texts": len(texts),
+        "num_pairs": int(positives.nnz),
+        "num_labels": len(np.unique(positives.indices)),
+        "total": model.neighbours.num_texts,
+    }

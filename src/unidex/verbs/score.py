@@ -1,0 +1,84 @@
+"""``score``: every metric, for predictions of any system."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from unidex.data.dataset import Dataset, Split
+from unidex.data.predictions import read_predictions
+from unidex.errors import DataError, quoted
+from unidex.metrics.bins import Bin
+from unidex.metrics.evaluation import Evaluation
+from unidex.topk import TopK
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Metrics of predictions on one split of a data set, in percent.
+
+    Attributes:
+        metrics: name such as "P@1" -> percent.
+        bins: contribution to P@k of five groups of labels of equal total frequency, at the largest k up to 5.
+        classes: the same for head, torso and tail labels.
+        num_texts: texts that were scored.
+        num_filtered: filter pairs that were left out of the predictions.
+    """
+
+    metrics: dict[str, float]
+    bins: list[Bin]
+    classes: list[Bin]
+    num_texts: int
+    num_filtered: int
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Scores:
+        """Restore scores from the result of ``as_dict``."""
+        return cls(
+            metrics={name: value for name, value in values.items() if "@" in name},
+            bins=[Bin(**group) for group in values["bins"]],
+            classes=[Bin(**group) for group in values["classes"]],
+            num_texts=values["num_texts"],
+            num_filtered=values["filter_pairs"],
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON: the metrics at the top level, the rest below them."""
+        return {
+            **self.metrics,
+            "bins": [asdict(group) for group in self.bins],
+            "classes": [asdict(group) for group in self.classes],
+            "num_texts": self.num_texts,
+            "filter_pairs": self.num_filtered,
+        }
+
+
+def score_topk(topk: TopK, dataset: Dataset, split: Split, *, use_filter: bool = True) -> Scores:
+    """Score predictions for the texts of a split; propensities and frequencies come from the train texts."""
+    evaluation = Evaluation(dataset.label_frequencies(), len(dataset.train), dataset.propensity)
+    evaluation.add(topk, split.positives, split.filter_pairs if use_filter else None)
+    return Scores(
+        metrics=evaluation.results(),
+        bins=evaluation.bins(5),
+        classes=evaluation.classes(5),
+        num_texts=evaluation.num_rows,
+        num_filtered=int(split.filter_pairs.nnz) if use_filter else 0,
+    )
+
+
+def score_predictions(file: Path, dataset: Dataset, *, split: str = "test", use_filter: bool = True) -> Scores:
+    """Score a file of predictions."""
+    texts = find_split(dataset, split)
+    topk = read_predictions(file, dataset, "test" if split == "test" else "train")
+    return score_topk(topk, dataset, texts, use_filter=use_filter)
+
+
+def find_split(dataset: Dataset, split: str) -> Split:
+    """Return the train or test split of a data set, which must have texts."""
+    if split not in ("train", "test"):
+        raise DataError(f"--split must be train or test, but is {quoted(split)}")
+    texts = dataset.test if split == "test" else dataset.train
+    if len(texts) == 0:
+        raise DataError(f"data set {quoted(dataset.name)} must have {split} texts to be scored on, but has none")
+    return texts

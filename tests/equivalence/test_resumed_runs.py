@@ -1,0 +1,61 @@
+"""A run that was killed and resumed gives the model of an unbroken one, bit for bit."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from helpers.stopped_runs import digest, kill_at_checkpoint, train_command
+from helpers.synthetic import QUICK, topics
+from unidex.data import formats
+from unidex.errors import UnidexError
+from unidex.verbs.train import train
+
+ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def command(data, out, *more):
+    return train_command(data, out, "unidec", [*QUICK, "train.epochs=12", "train.checkpoint_every=3"], *more)
+
+
+@pytest.fixture(scope="module")
+def on_disk(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "topics"
+    formats.write(topics(), folder, "xc-raw")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unbroken(on_disk, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "unbroken"
+    subprocess.run(command(on_disk, folder), check=True, capture_output=True, env=ONE_THREAD)
+    return folder
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_run_resumes_to_the_same_model(on_disk, unbroken, tmp_path, with_signal):
+    broken, work = tmp_path / "broken", tmp_path / "broken.training"
+    code = kill_at_checkpoint(command(on_disk, broken), work / "training", with_signal=with_signal)
+    assert code == (130 if with_signal == signal.SIGTERM else -signal.SIGKILL)
+    assert not broken.exists()
+    # Other settings are refused, and a new run does not delete the checkpoint.
+    with pytest.raises(UnidexError, match="settings and the seed it began with"):
+        train(on_disk, "unidec", out=broken, settings=QUICK, resume=True)
+    with pytest.raises(UnidexError, match="go on with --resume, or remove the folder"):
+        train(on_disk, "unidec", out=broken, settings=QUICK)
+    done = subprocess.run(command(on_disk, broken, "--resume"), capture_output=True, text=True, env=ONE_THREAD)
+    assert done.returncode == 0, done.stderr
+    assert "resumed at step" in done.stderr
+    assert digest(broken) == digest(unbroken)
+    assert not work.exists()
+    steps = [json.loads(line)["step"] for line in (broken / "train.jsonl").read_text().splitlines()]
+    assert steps == sorted(set(steps))
+
+
+def test_resuming_a_finished_run_gives_its_model(tmp_path):
+    first = train(topics(), "unidec", out=tmp_path / "model", settings=QUICK)
+    again = train(topics(), "unidec", out=tmp_path / "model", settings=QUICK, resume=True)
+    assert again.metrics == first.metrics
+    assert again.metrics["training"]["steps"] > 0

@@ -1,0 +1,63 @@
+"""Recipes: each is short, cites its work, reads back, and names what is wrong in it."""
+
+import re
+import tomllib
+from importlib import resources
+
+import pytest
+
+from unidex.config import settings_with_meaning
+from unidex.config.recipes import load, recipe_names
+from unidex.errors import ConfigError
+
+
+def test_recipes_name_the_wrong_key_and_the_nearest_right_one():
+    with pytest.raises(ConfigError, match=r"no setting train\.epoch; did you mean train\.epochs\?"):
+        load("unidec", ["train.epoch=3"])
+    with pytest.raises(ConfigError, match=r"train\.epochs: .*but is 0"):
+        load("unidec", ["train.epochs=0"])
+    with pytest.raises(ConfigError, match=r"one of ance, astec, auto, .*unidec, but is"):
+        load("unidek")
+    with pytest.raises(ConfigError, match=r"section\.key=value"):
+        load("unidec", ["epochs"])
+
+
+def test_a_recipe_fits_the_encoder_asked_for():
+    assert load("unidec").train.lr_encoder > load("unidec", ["encoder.kind=transformer"]).train.lr_encoder
+    assert load("unidec", ["encoder.kind=transformer", "train.lr_encoder=0.5"]).train.lr_encoder == 0.5
+
+
+def test_a_printed_recipe_reads_back(tmp_path):
+    for name in ("auto", "unidec", "depsl"):
+        config = load(name)
+        (tmp_path / "mine.toml").write_text(config.as_toml())
+        assert load(tmp_path / "mine.toml") == config
+
+
+@pytest.mark.parametrize("recipe", sorted(set(recipe_names()) - {"auto"}))
+def test_a_recipe_is_short_and_cites_its_work(recipe):
+    text = (resources.files("unidex") / "recipes" / f"{recipe}.toml").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 40
+    # Who, and the number of the preprint or the venue and its year.
+    assert re.search(r"\(.+ et al\., .*(arXiv \d{4}\.\d{5}|[A-Z][A-Za-z]+ 20\d\d)\)$", tomllib.loads(text)["about"])
+
+
+def test_ngame_has_the_settings_of_its_paper():
+    dual, classifier = load("ngame", ["encoder.kind=transformer"]).in_stages().values()
+    assert (dual.train.epochs, dual.train.batch_size, dual.train.lr_encoder) == (300, 1600, 2e-4)
+    assert dual.pool.cluster_growth == [10, 20, 25, 50, 75, 100, 125, 150, 200]
+    assert (dual.loss.margin, dual.loss.hardest_negatives, dual.loss.sampled_positives) == (0.3, 10, 1)
+    assert classifier.train.freeze_encoder
+    assert (classifier.loss.margin, classifier.loss.hardest_positives, classifier.loss.hardest_negatives) == (0.2, 3, 5)
+    assert (classifier.heads.dropout, classifier.train.epochs, classifier.train.batch_size) == (0.5, 100, 2048)
+
+
+def test_siamesexml_has_the_constants_of_its_paper():
+    dual, classifier = load("siamesexml").in_stages().values()
+    assert (dual.loss.contrastive_c, dual.loss.contrastive_d, dual.train.batch_size) == (0.9, 1.5, 4095)
+    assert (classifier.loss.contrastive_c, classifier.loss.contrastive_d) == (0.75, 3.0)
+    assert (classifier.loss.contrastive_min, classifier.pool.shortlist) == (0.05, 500)
+
+
+def test_every_setting_has_a_meaning():
+    assert all(meaning for _, _, meaning in settings_with_meaning())
