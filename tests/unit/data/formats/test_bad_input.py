@@ -178,7 +178,7 @@ def line_two(row):
         (
             XCLIB,
             {"tst_X_Y.txt": "1 4\n1:1\n"},
-            r"tst_X_Y.txt: test positives must have 3 columns, as those of train, but have 4",
+            r"tst_X_Y.txt: test positives must have 3 columns, as train positives have, but have 4",
         ),
         (
             XCLIB,
@@ -219,7 +219,7 @@ def line_two(row):
         (
             PECOS,
             {"Y.tst.npz": [[0, 1]]},
-            r"Y.tst.npz: test positives must have 3 columns, as those of train, but have 2",
+            r"Y.tst.npz: test positives must have 3 columns, as train positives have, but have 2",
         ),
         (PECOS, {"X.trn.npz": [[0, 1]]}, r"X.trn.npz: features must have 3 rows, as Y.trn.npz has, but has 1"),
         (PECOS, {"output-items.txt": "a\n"}, r"output-items.txt:1: there must be one label per line for the 3 columns"),
