@@ -20,7 +20,9 @@ def main() -> None:
     chosen = parser.parse_args()
     model, dataset = Model.load(chosen.model), read(chosen.data)
     network = model.network
-    labels = network.label_vectors(network.encoder.prepare(model.labels.texts)).joined(model.config.predict.fusion)
+    labels = model.scorer.layout.rows(
+        network.label_vectors(network.encoder.prepare(model.labels.texts)), model.labels.frequencies
+    )
     texts = model.encode(list(dataset.test.texts))
     found = {}
     for kind in ("exact", "hnsw"):

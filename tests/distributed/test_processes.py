@@ -252,6 +252,6 @@ def test_torchrun_restarts_from_the_last_checkpoint(data_folder, tmp_path):
     os.kill(wait_until(lambda: ranks_of(launcher).get(1)), signal.SIGKILL)
     _, said = launcher.communicate(timeout=PATIENCE)
     assert launcher.returncode == 0, said
-    assert "resumed at step" in said
+    assert "Resumed at step" in said
     # The same number of processes adds up in the same order: the same model to the last bit.
     assert_same(tmp_path / "whole", tmp_path / "broken", 0)

@@ -41,13 +41,13 @@ def test_a_killed_run_resumes_to_the_same_model(on_disk, unbroken, tmp_path, wit
     assert code == (130 if with_signal == signal.SIGTERM else -signal.SIGKILL)
     assert not broken.exists()
     # Other settings are refused, and a new run does not delete the checkpoint.
-    with pytest.raises(UnidexError, match="settings and the seed it began with"):
+    with pytest.raises(UnidexError, match="settings and the seed it started with"):
         train(on_disk, "unidec", out=broken, settings=QUICK, resume=True)
-    with pytest.raises(UnidexError, match="go on with --resume, or remove the folder"):
+    with pytest.raises(UnidexError, match="continue it with --resume, or delete the folder"):
         train(on_disk, "unidec", out=broken, settings=QUICK)
     done = subprocess.run(command(on_disk, broken, "--resume"), capture_output=True, text=True, env=ONE_THREAD)
     assert done.returncode == 0, done.stderr
-    assert "resumed at step" in done.stderr
+    assert "Resumed at step" in done.stderr
     assert digest(broken) == digest(unbroken)
     assert not work.exists()
     steps = [json.loads(line)["step"] for line in (broken / "train.jsonl").read_text().splitlines()]

@@ -81,16 +81,16 @@ class _Page:
         for name, value in row["parts"].items():
             length = round(_BAR * abs(value) / self._longest)
             bar = ("\u2588" if self._console else "#" if value >= 0 else "-") * length
-            self._print([(f"   {name:<12}{value:8.4f}  ", ""), (bar, "green" if value >= 0 else "red")])
+            self._print([(f"   {name:<14}{value:8.4f}  ", ""), (bar, "green" if value >= 0 else "red")])
         pieces = marked_pieces(text, row["tokens"])
         if pieces:
             self._print(
-                [("   text        ", ""), *((self._signed(piece, mark), _STYLES[mark]) for piece, mark in pieces)]
+                [("   text          ", ""), *((self._signed(piece, mark), _STYLES[mark]) for piece, mark in pieces)]
             )
         for what, key, value in (("train text", "texts", "similarity"), ("occurs with", "together", "share")):
             for near in row[key]:
                 self._print(
-                    [(f"   {what:<12}{near[value]:8.4f}  {_one_line(near['text'] or near.get('uid', ''))}", "")]
+                    [(f"   {what:<14}{near[value]:8.4f}  {_one_line(near['text'] or near.get('uid', ''))}", "")]
                 )
 
     def _signed(self, piece: str, mark: int) -> str:

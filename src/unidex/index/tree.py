@@ -175,6 +175,17 @@ class TreeIndex(RemovableLabels):
             best.ids[short], best.scores[short] = every.ids, every.scores
         return best
 
+    @torch.no_grad()
+    def scores(self, queries_BD: Vectors, ids_BK: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The scores of given labels, B x K, also of labels that the beam does not lead to."""
+        of_labels, *of_levels = self._split(as_tensor(queries_BD).to(self._vectors.device))
+        labels_BK = torch.from_numpy(ids_BK).to(self._vectors.device)
+        parents_BK = torch.from_numpy(self.tree.parents[-1][ids_BK]).to(labels_BK.device)
+        own_BK = torch.sigmoid(candidate_scores(of_labels, self._vectors, labels_BK) * self.scale)
+        above_BK = torch.sigmoid(candidate_scores(of_levels[-1], self.clusters[-1], parents_BK) * self.scale)
+        found: NDArray[np.float32] = (own_BK * above_BK).cpu().numpy()
+        return found
+
     def add(self, vectors: Vectors) -> NDArray[np.int64]:
         """Append labels, each to the cluster whose labels' mean direction is nearest; the result is their ids."""
         check_vectors(vectors, "label vectors", self.dim)
@@ -205,8 +216,7 @@ class TreeIndex(RemovableLabels):
         return TopK.concatenate(blocks)
 
     def _search_block(self, queries_BD: Tensor, k: int, dead: list[Tensor] | None, beam: Sequence[int]) -> TopK:
-        widths = [self.dim, *(part.shape[1] for part in self.clusters)]
-        of_labels, *of_levels = queries_BD.split(widths, dim=1)  # type: ignore[no-untyped-call]
+        of_labels, *of_levels = self._split(queries_BD)
         num_texts = len(queries_BD)
         ids_BK = torch.arange(len(self.clusters[0]), device=queries_BD.device).expand(num_texts, -1)
         above_BK: Tensor | None = None
@@ -221,6 +231,11 @@ class TreeIndex(RemovableLabels):
         _, value_BK = self._valued(of_labels, self._vectors, ids_BK, above_BK, None if dead is None else dead[-1])
         found, scores = ids_BK.cpu().numpy(), value_BK.cpu().numpy()
         return TopK.rank(np.where(scores < 0, PADDING, found), scores).first(k)
+
+    def _split(self, queries_BD: Tensor) -> tuple[Tensor, ...]:
+        """The columns of queries for labels, and those for each level."""
+        widths = [self.dim, *(part.shape[1] for part in self.clusters)]
+        return queries_BD.split(widths, dim=1)  # type: ignore[no-untyped-call,no-any-return]
 
     def _valued(
         self, texts_BD: Tensor, table: Tensor, ids_BK: Tensor, above_BK: Tensor | None, dead: Tensor | None

@@ -1,7 +1,7 @@
-"""What carried a score: how much of it each word of a text brought.
+"""Attribution: the contribution of each word of a text to a score.
 
-A label's score by a head is the inner product of the text's vector with the label's. For the bag encoder the text's
-vector is worked back to its features exactly; for the others a gradient says about how much each token mattered.
+A label's score by a head is the inner product of the text's vector with the label's. For the bag encoder this splits
+exactly into contributions of features; for other encoders gradients approximate the contribution of each token.
 
 Shapes: L labels, U features of the text, M tokens (words of the text), T tokens of an encoder, D dimensions.
 """
@@ -24,20 +24,20 @@ from unidex.nn.encoder_protocol import HasExactAttribution, HasGradientAttributi
 from unidex.nn.heads import ClassifierHead, DualHead
 from unidex.nn.network import Network
 
-_SHORTEST = 1e-12  # torch's least length where it divides by one
-# Labels whose gradients are worked out together: each is one more copy of the text in the pass.
+_MIN_LENGTH = 1e-12  # as torch's normalize has it
+# Labels whose gradients are computed together: each is one more copy of the text in the pass.
 _LABELS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Carried:
-    """How much of the scores of labels each word of a text has brought.
+class Attribution:
+    """The contribution of each word of a text to the scores of labels.
 
     Attributes:
-        starts: M, the character where each word begins.
-        ends: M, the character behind it.
-        scores: L x M, what each brought to the score of each label.
-        rest: L, what came from no place of the text. Scores and rest sum to what the heads say.
+        starts: M, the first character of each word.
+        ends: M, the character after it.
+        scores: L x M, the contribution of each word to the score of each label.
+        rest: L, the share that belongs to no word. Scores and rest sum to the heads' scores.
     """
 
     starts: NDArray[np.int64]
@@ -46,15 +46,15 @@ class Carried:
     rest: NDArray[np.float64]
 
 
-def carried(
+def attribute(
     network: Network, text: str, dual_LD: NDArray[np.float32] | None, classifier_LD: NDArray[np.float32] | None
-) -> Carried:
-    """What carried the scores of labels for one text.
+) -> Attribution:
+    """Attribute the scores of labels to the words of one text.
 
     Args:
         network: encoders and heads.
         text: the text.
-        dual_LD: the labels' vectors for the dual encoder as they are searched; None where it does not count.
+        dual_LD: the labels' vectors for the dual encoder, with its weight; None where it is not used.
         classifier_LD: the same for the classifier.
     """
     if isinstance(network.encoder, HasExactAttribution):
@@ -62,7 +62,7 @@ def carried(
     if isinstance(network.encoder, HasGradientAttribution):
         return _by_gradients(network, text, dual_LD, classifier_LD)
     raise ModelError(
-        "a score can be explained where the encoder says what its vectors are made of, but "
+        "an explanation needs an encoder that attributes its vectors to words, but "
         f"{type(network.encoder).__name__} does not; predict without explaining"
     )
 
@@ -74,51 +74,51 @@ def feature_scores(
     weights_U: NDArray[np.floating[Any]],
     labels_LD: NDArray[np.floating[Any]],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What each feature of a text brings to the scores of labels by one head, and what no feature brings.
+    """The contribution of each feature of a text to the scores of labels by one head, and the rest.
 
     The head is a division by a length, which is one number; a linear layer; and a bend, f(y) = g y with
     g = f(y) / y, number by number (for tanh, at most 1). At this very text each is a matrix and perhaps a bias, as the
-    steps of the encoder are. So the score is exactly the sum of what the features bring and what none brings.
+    steps of the encoder are. So the score is exactly the sum of the features' contributions and the rest.
 
     Shapes: ids_U and weights_U [U], labels_LD [L, D], results [L, U] and [L].
 
     References: the rescale rule of DeepLIFT (Shrikumar et al., arXiv 1704.02685), with 0 as its reference.
     """
-    encoded, attribute = encoder.linearised(ids_U, weights_U)
+    encoded, attribute_features = encoder.linearised(ids_U, weights_U)
     out, slopes = encoded, None
     if head.linear is not None:
         out = _numbers(head.linear.weight) @ encoded + _numbers(head.linear.bias)
         if isinstance(head, DualHead):
             slopes = _tanh_slopes(out)
             out = out * slopes
-    # From the label's side: what each number counts, step by step back to the encoder's vector.
+    # From the label's side: the factor of each number, step by step back to the encoder's vector.
     counts_LD = labels_LD.astype(np.float64)
     rest_L = np.zeros(len(counts_LD))
     if isinstance(head, ClassifierHead) and head.bias:
         rest_L += counts_LD[:, -1]
         counts_LD = counts_LD[:, :-1]
     if head.normalised if isinstance(head, DualHead) else head.searched == "unit":
-        counts_LD = counts_LD / max(float(np.linalg.norm(out)), _SHORTEST)
+        counts_LD = counts_LD / max(float(np.linalg.norm(out)), _MIN_LENGTH)
     if head.linear is not None:
         if slopes is not None:
             counts_LD = counts_LD * slopes
         rest_L += counts_LD @ _numbers(head.linear.bias)
         counts_LD = counts_LD @ _numbers(head.linear.weight)
-    scores_LU, of_none_L = attribute(counts_LD)
+    scores_LU, of_none_L = attribute_features(counts_LD)
     return scores_LU, rest_L + of_none_L
 
 
 def _by_features(
     network: Network, text: str, dual_LD: NDArray[np.float32] | None, classifier_LD: NDArray[np.float32] | None
-) -> Carried:
+) -> Attribution:
     encoder = network.encoder
     ids_U, weights_U = encoder.features.transform_one(text)
     own = encoder if network.classifier_encoder is None else network.classifier_encoder
     scores_LU, rest_L = np.zeros((1, len(ids_U))), np.zeros(1)
     for one, head, labels_LD in ((encoder, network.dual, dual_LD), (own, network.classifier, classifier_LD)):
         if head is not None and labels_LD is not None:
-            brought_LU, nobodys_L = feature_scores(one, head, ids_U, weights_U, labels_LD)
-            scores_LU, rest_L = scores_LU + brought_LU, rest_L + nobodys_L
+            of_features_LU, of_none_L = feature_scores(one, head, ids_U, weights_U, labels_LD)
+            scores_LU, rest_L = scores_LU + of_features_LU, rest_L + of_none_L
     placed = encoder.features.placed(text)
     column_O = np.searchsorted(ids_U, placed.features)
     totals_U = np.bincount(column_O, weights=placed.shares, minlength=len(ids_U))
@@ -127,10 +127,10 @@ def _by_features(
 
 def _by_gradients(
     network: Network, text: str, dual_LD: NDArray[np.float32] | None, classifier_LD: NDArray[np.float32] | None
-) -> Carried:
+) -> Attribution:
     """Gradient x input: to first order, how much the score would fall without a token's vector.
 
-    It is no exact share of a score, so that the rest is whatever is left of it.
+    The contributions are approximate, and the rest is what is left of the score.
     """
     parts = [part for part in (dual_LD, classifier_LD) if part is not None]
     scores_L: list[float] = []
@@ -139,14 +139,16 @@ def _by_gradients(
         block = slice(start, start + _LABELS_AT_ONCE)
         with torch.enable_grad():
             encoded_LD, inputs_LTD = network.encoder.from_embeddings(text, len(parts[0][block]))
-            said_L = torch.zeros(len(encoded_LD), device=encoded_LD.device)
+            head_scores_L = torch.zeros(len(encoded_LD), device=encoded_LD.device)
             if network.dual is not None and dual_LD is not None:
-                said_L = said_L + (network.dual(encoded_LD) * _tensor(dual_LD[block], encoded_LD)).sum(dim=1)
+                head_scores_L = head_scores_L + (network.dual(encoded_LD) * _tensor(dual_LD[block], encoded_LD)).sum(
+                    dim=1
+                )
             if network.classifier is not None and classifier_LD is not None:
                 vectors = network.classifier.as_searched(network.classifier(encoded_LD))
-                said_L = said_L + (vectors * _tensor(classifier_LD[block], encoded_LD)).sum(dim=1)
-            (slopes_LTD,) = torch.autograd.grad(said_L.sum(), inputs_LTD)
-        scores_L += said_L.tolist()
+                head_scores_L = head_scores_L + (vectors * _tensor(classifier_LD[block], encoded_LD)).sum(dim=1)
+            (slopes_LTD,) = torch.autograd.grad(head_scores_L.sum(), inputs_LTD)
+        scores_L += head_scores_L.tolist()
         tokens_LT.append(_numbers((slopes_LTD * inputs_LTD).sum(dim=2)))
     values_LT = np.concatenate(tokens_LT)
     starts, ends = np.array(network.encoder.token_places(text), dtype=np.int64).reshape(-1, 2).T
@@ -163,8 +165,8 @@ def _laid_out(
     shares_O: NDArray[np.float64],
     scores_LU: NDArray[np.float64],
     rest_L: NDArray[np.float64],
-) -> Carried:
-    """Scores of features at the words where they occur; those of features without a place are added to the rest."""
+) -> Attribution:
+    """Scores of features at the words where they occur; features without a place are added to the rest."""
     has_place = starts_O >= 0
     starts_O, ends_O, column_O = starts_O[has_place], ends_O[has_place], column_O[has_place]
     shares_O = shares_O[has_place]
@@ -176,10 +178,10 @@ def _laid_out(
     shape = (scores_LU.shape[1], len(starts_M))
     shares_UM = sparse.coo_array((shares_O, (column_O, token_O)), shape=shape).tocsr()
     placed_U = np.bincount(column_O, weights=shares_O, minlength=shape[0])
-    # Words that no feature stands in say nothing.
-    said = np.unique(token_O)
-    scores_LM = np.asarray(scores_LU @ shares_UM)[:, said]
-    return Carried(starts_M[said], ends_M[said], scores_LM, rest_L + scores_LU @ (1 - placed_U))
+    # Words without a feature are left out.
+    used = np.unique(token_O)
+    scores_LM = np.asarray(scores_LU @ shares_UM)[:, used]
+    return Attribution(starts_M[used], ends_M[used], scores_LM, rest_L + scores_LU @ (1 - placed_U))
 
 
 def _tanh_slopes(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,9 +1,8 @@
-"""The model folder: what a model is on disk, written whole or not at all, and checked before it is read.
+"""The model folder: written whole or not at all, and checked before it is read.
 
 ``config.toml``, ``encoder.safetensors``, ``encoder/``, ``classifier.safetensors``, ``labels.jsonl``, ``index/``,
-``neighbours/``, ``calibration.json``, ``fusing.json``, ``metrics.json``, ``train.jsonl``, ``MODEL_CARD.md`` and
-``manifest.json`` with a hash of every file.
-What a model does with its parts is not said here.
+``neighbours/`` (the kNN part), ``calibration.json``, ``fusing.json`` (the decision tree), ``metrics.json``,
+``train.jsonl``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
 """
 
 from __future__ import annotations
@@ -25,19 +24,21 @@ from unidex.config import Config
 from unidex.config.saved import OLD_NAMES, read_saved
 from unidex.encoders.registry import load_encoder
 from unidex.errors import ModelError
-from unidex.index.tree import TreeIndex
 from unidex.model.label_set import LabelSet
 from unidex.nn.assembly import build_network
 from unidex.nn.network import Network
 from unidex.scoring.calibration import Calibration
-from unidex.scoring.decision_tree import Fusing
-from unidex.scoring.knn import Neighbours
+from unidex.scoring.decision_tree import DecisionTreeFusion
+from unidex.scoring.knn import KnnPart
+from unidex.scoring.label_index import label_tree, restore_clusters
+from unidex.scoring.layout import Layout, Weights
+from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
 from unidex.storage.locks import locked
 
 FORMAT = 2
 _READ = (OLD_NAMES, FORMAT)
-# What is read of a folder, beside its manifest and the journal of label changes.
+# The files and folders that are read, beside the manifest and the journal of label changes.
 _PARTS = (
     "config.toml",
     "encoder.safetensors",
@@ -51,35 +52,29 @@ _PARTS = (
     "metrics.json",
     "train.jsonl",
 )
-# Row tables that are saved with the encoder's dense weights.
+# Row tables that are saved with the dense weights of the encoder.
 _ENCODER_TABLES = ("features", "classifier_features")
 
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What a model folder holds.
+    """The contents of a model folder.
 
     Attributes:
         config: the recipe.
         network: encoders, heads and classifiers.
         labels: the labels.
-        index: the index over them.
-        neighbours: train texts, where they count in a score.
-        metrics: what was measured and chosen.
-        log: what training has said, a JSON object a line.
-        calibration: how likely a predicted label is right, where that was fitted.
-        fusing: how the scores of both heads become one, where that is not their sum.
+        scorer: index, kNN part, decision tree and calibration.
+        metrics: measured values and choices.
+        log: of the training, one JSON object per line.
     """
 
     config: Config
     network: Network
     labels: LabelSet
-    index: indexes.Index
-    neighbours: Neighbours | None
+    scorer: Scorer
     metrics: dict[str, Any]
     log: str
-    calibration: Calibration | None = None
-    fusing: Fusing | None = None
 
 
 def save(folder: Path, contents: Contents) -> None:
@@ -97,7 +92,7 @@ def save(folder: Path, contents: Contents) -> None:
                     raise
             else:
                 return
-        # What is replaced may hold what is nowhere else: labels that were added since it was loaded.
+        # The old folder may hold labels that are nowhere else, so that the new one must be on the disk first.
         sync_folder(unfinished)
         with locked(folder):
             replace_folder(unfinished, folder)
@@ -119,11 +114,11 @@ def load(folder: Path, device: str = "cpu") -> Contents:
     try:
         return _read(folder, device)
     except (LookupError, RuntimeError, TypeError, ValueError, OSError) as error:
-        # Whole by its manifest, and yet its parts are not those of one model.
-        said = " ".join(str(error).split())[:200]
+        # The files are those of the manifest, but not the parts of one model.
+        reason = " ".join(str(error).split())[:200]
         raise ModelError(
             f"{folder}: the files must be those of one model, but cannot be read as one "
-            f"({type(error).__name__}: {said}); copy the model again"
+            f"({type(error).__name__}: {reason}); copy the model again"
         ) from error
 
 
@@ -135,22 +130,15 @@ def _read(folder: Path, device: str) -> Contents:
         rows = load_file(classifier_file, device=device) if classifier_file.exists() else {}
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         log = (folder / "train.jsonl").read_text(encoding="utf-8")
-        fitted = folder / "calibration.json"
-        calibration = json.loads(fitted.read_text(encoding="utf-8")) if fitted.exists() else None
-        fused = folder / "fusing.json"
-        fusing = json.loads(fused.read_text(encoding="utf-8")) if fused.exists() else None
+        calibration, fusion = _read_json(folder / "calibration.json"), _read_json(folder / "fusing.json")
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
     labels = _read_labels(folder / "labels.jsonl")
     encoder = load_encoder(config, folder / "encoder")
     index = indexes.load(folder / "index")
-    tree = index if isinstance(index, TreeIndex) else None
     # One label: the table is replaced at once by the saved one.
-    network = build_network(config, encoder, 1, device, None if tree is None else tree.tree)
-    if tree is not None and network.tree is not None:
-        # Clusters are saved with the index, which goes by them.
-        for table, clusters in zip(network.tree.tables, tree.clusters, strict=True):
-            table.weight = clusters.to(device)
+    network = build_network(config, encoder, 1, device, label_tree(index))
+    restore_clusters(network, index)
     tables = network.tables()
     for name in _ENCODER_TABLES:
         if name in tables:
@@ -158,23 +146,25 @@ def _read(folder: Path, device: str) -> Contents:
     if network.classifiers is not None:
         network.classifiers.weight = rows["classifiers"]
     network.load_state_dict(dense)
-    near = folder / "neighbours"
-    neighbours = Neighbours.load(near) if near.is_dir() else None
-    return Contents(
-        config,
-        network,
-        labels,
+    knn_folder = folder / "neighbours"
+    scorer = Scorer(
+        Layout.of(network, Weights.of(config.predict)),
         index,
-        neighbours,
-        metrics,
-        log,
+        labels,
+        KnnPart.load(knn_folder) if knn_folder.is_dir() else None,
+        None if fusion is None else DecisionTreeFusion.from_dict(fusion),
         None if calibration is None else Calibration.from_dict(calibration),
-        None if fusing is None else Fusing.from_dict(fusing),
     )
+    return Contents(config, network, labels, scorer, metrics, log)
+
+
+def _read_json(file: Path) -> Any:
+    """The value in a JSON file; None where there is no file."""
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
 
 def _write(folder: Path, contents: Contents) -> None:
-    network = contents.network
+    network, scorer = contents.network, contents.scorer
     (folder / "config.toml").write_text(contents.config.as_toml(), encoding="utf-8")
     tables = network.tables()
     dense = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
@@ -183,18 +173,18 @@ def _write(folder: Path, contents: Contents) -> None:
     if "classifiers" in tables:
         save_file({"classifiers": tables["classifiers"].weight.contiguous()}, folder / "classifier.safetensors")
     for file in folder.glob("*.safetensors"):
-        # Its library lets the owner alone read them; a service often runs as somebody else.
+        # safetensors lets only the owner read them, but a service often runs as another user.
         file.chmod(0o644)
     (folder / "encoder").mkdir()
     network.encoder.save(folder / "encoder")
     _write_labels(folder / "labels.jsonl", contents.labels)
-    contents.index.save(folder / "index")
-    if contents.neighbours is not None:
-        contents.neighbours.save(folder / "neighbours")
-    if contents.calibration is not None:
-        (folder / "calibration.json").write_text(contents.calibration.as_json(), encoding="utf-8")
-    if contents.fusing is not None:
-        (folder / "fusing.json").write_text(json.dumps(contents.fusing.as_dict()) + "\n", encoding="utf-8")
+    scorer.index.save(folder / "index")
+    if scorer.knn is not None:
+        scorer.knn.save(folder / "neighbours")
+    if scorer.calibration is not None:
+        (folder / "calibration.json").write_text(scorer.calibration.as_json(), encoding="utf-8")
+    if scorer.fusion is not None:
+        (folder / "fusing.json").write_text(json.dumps(scorer.fusion.as_dict()) + "\n", encoding="utf-8")
     (folder / "metrics.json").write_text(json.dumps(contents.metrics, indent=2) + "\n", encoding="utf-8")
     (folder / "train.jsonl").write_text(contents.log, encoding="utf-8")
     (folder / "MODEL_CARD.md").write_text(_card(contents), encoding="utf-8")
@@ -268,9 +258,9 @@ def _check_manifest(folder: Path) -> None:
 
 
 def _unnamed(folder: Path, expected: Container[str]) -> list[str]:
-    """What might be read as a part that the model does not have. Others, such as notes of the user, are read by nobody.
+    """Files that would be read as a part that the model does not have; other files, such as notes, are never read.
 
-    A folder behind a link is not looked into when hashes are made, so it counts too.
+    Hashes are not made of files behind a link to a folder, so that such a link counts too.
     """
     entries = [file for file in folder.rglob("*") if file.is_file() or file.is_symlink()]
     names = sorted(file.relative_to(folder) for file in entries)
@@ -292,7 +282,7 @@ def _card(contents: Contents) -> str:
         f"- encoder: {config.encoder.kind}; heads: "
         + ", ".join(name for name in ("dual", "classifier") if getattr(config.heads, name))
         + f"; index: {'tree' if config.tree.levels else config.predict.index}\n\n## Scores on test\n\n{table}\n"
-        + ("" if contents.calibration is None else _card_of_probabilities(contents.calibration))
+        + ("" if contents.scorer.calibration is None else _card_of_probabilities(contents.scorer.calibration))
     )
 
 
@@ -306,7 +296,7 @@ def _card_of_probabilities(calibration: Calibration) -> str:
     table = "\n".join(["| threshold | probability | precision | recall | F1 |", "|---|---:|---:|---:|---:|", *rows])
     return (
         "\n## Probabilities\n\n"
-        f"Fitted to the first {measured['num_places']} labels of {measured['num_texts']:,} texts that were kept back. "
+        f"Fitted to the first {measured['num_places']} labels of {measured['num_texts']:,} held-out texts. "
         f"Expected calibration error there: {measured['ece_before']:.3f} before, {measured['ece_after']:.3f} after."
         + (f"\n\n{table}\n" if rows else "\n")
     )

@@ -1,4 +1,4 @@
-"""What a label without training begins with: a classifier made of those of labels like it.
+"""Initial classifiers of labels that are added without training.
 
 Shapes: N new labels, L labels, D dimensions.
 """
@@ -10,47 +10,47 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from unidex.index import Index
+from unidex.scoring.scorer import Scorer
 from unidex.topk import PADDING, TopK
 
-NEIGHBOURS = 5
-# So many times as many are looked at, until enough have a classifier of their own. Where others crowd around a label,
-# those are kept out of the search, which costs an index much more.
-LOOKED_AT = (4, 32)
+NUM_NEAREST = 5
+# Candidates examined per wanted label, until enough have training texts. If those are still too few, labels without
+# training texts are forbidden in the search, which costs an index much more.
+EXAMINED = (4, 32)
 
 
-def first_classifiers(
-    dual_ND: Tensor, classifiers_LD: Tensor, frequencies_L: NDArray[np.int64], index: Index
+def initial_classifiers(
+    dual_ND: Tensor, classifiers_LD: Tensor, frequencies_L: NDArray[np.int64], scorer: Scorer
 ) -> Tensor:
-    """Classifiers for labels by the vectors of their texts: the mean direction of those of the five nearest labels.
+    """Classifiers of new labels: the mean direction of the classifiers of the five labels with the nearest texts.
 
-    Only labels with train texts count: others have a mean themselves. So labels get the same one by one as all
-    together. Where no label has train texts, all count.
+    Only labels with training texts count: the classifiers of others are such means themselves. So labels get the same
+    classifiers one by one as all together. Where no label has training texts, all count.
 
     Args:
         dual_ND: the dual encoder's vectors of the new labels' texts.
-        classifiers_LD: the classifiers there are.
-        frequencies_L: number of train texts of each label.
-        index: label vectors, of which those of the dual encoder are the first numbers.
+        classifiers_LD: the classifiers of the known labels.
+        frequencies_L: number of training texts per label.
+        scorer: searches the known labels.
 
     Shapes: result [N, D].
     """
-    queries = np.zeros((len(dual_ND), index.dim), dtype=np.float32)
-    queries[:, : dual_ND.shape[1]] = dual_ND.cpu().numpy()
+    queries = dual_ND.cpu().numpy()
     trained_L = frequencies_L > 0
     if not trained_L.any():
         trained_L = np.ones(len(frequencies_L), dtype=bool)
-    near = np.full((len(queries), NEIGHBOURS), PADDING, dtype=np.int64)
+    near = np.full((len(queries), NUM_NEAREST), PADDING, dtype=np.int64)
     left = np.arange(len(queries))
-    for times in LOOKED_AT:
-        found = index.search(queries[left], NEIGHBOURS * times)
+    for times in EXAMINED:
+        found = scorer.nearest_by_head(queries[left], "dual", NUM_NEAREST * times)
         trained = (found.ids >= 0) & trained_L[found.ids]
-        near[left] = TopK.rank(np.where(trained, found.ids, PADDING), found.scores).first(NEIGHBOURS).ids
+        near[left] = TopK.rank(np.where(trained, found.ids, PADDING), found.scores).first(NUM_NEAREST).ids
         left = left[near[left, -1] < 0]
         if len(left) == 0:
             break
     else:
-        near[left] = index.search(queries[left], NEIGHBOURS, forbidden=np.flatnonzero(~trained_L)).ids
+        untrained = np.flatnonzero(~trained_L)
+        near[left] = scorer.nearest_by_head(queries[left], "dual", NUM_NEAREST, forbidden=untrained).ids
     rows = torch.from_numpy(np.maximum(near, 0)).to(classifiers_LD.device)
     unit = nn.functional.normalize(classifiers_LD[rows], dim=2)
     counted = torch.from_numpy((near >= 0).astype(np.float32)).to(unit)

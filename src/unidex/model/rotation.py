@@ -1,6 +1,6 @@
-"""Turn the vectors of a few labels towards their texts, while all else stays.
+"""Rotation of label vectors: fine-tune the vectors of a few labels on texts, while all others are fixed.
 
-Shapes: N texts, U labels that turn, P pairs of a text and such a label, F pairs of a text and a label that stays,
+Shapes: N texts, U fine-tuned labels, P pairs of a text and a fine-tuned label, F pairs of a text and a fixed label,
 D dimensions.
 """
 
@@ -13,25 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-STRENGTH = 0.2  # what a text that is wholly missed moves a vector, against the vector itself
+STRENGTH = 0.2  # length of the step for a text that the label misses wholly, relative to the label's vector
 ROUNDS = 16
 _PAIRS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
-    """What one head learns from. Scores are divided by the temperature.
+class Pairs:
+    """The pairs of texts and labels that one head learns from. Scores are divided by the temperature.
 
     Attributes:
         texts_ND: vectors of texts.
-        text_P: the text of each pair with a taught label.
-        label_P: its label, as a row of the vectors to be turned.
+        text_P: the text of each pair with a fine-tuned label.
+        label_P: its label, as a row of the fine-tuned vectors.
         positive_P: whether the text has the label.
-        new_P: whether that is what is to be learned; a pair that is not new only holds against what is.
-        log_rest_N: the logarithm of the sum of exp(score) over labels that stay and that the text does not have.
-        text_F: the text of each pair with a label that stays and that the text has.
+        new_P: whether the pair is to be learned; the other pairs only resist changes.
+        log_rest_N: the logarithm of the sum of exp(score) over fixed labels that the text does not have.
+        text_F: the text of each pair with a fixed label that the text has.
         score_F: its score.
-        temperature: what scores are divided by.
+        temperature: the divisor of scores.
     """
 
     texts_ND: NDArray[np.float32]
@@ -45,10 +45,10 @@ class Lesson:
     temperature: float
 
 
-def turned(
-    vectors_UD: NDArray[np.float32], lesson: Lesson, *, strength: float = STRENGTH, rounds: int = ROUNDS
+def rotate(
+    vectors_UD: NDArray[np.float32], pairs: Pairs, *, strength: float = STRENGTH, rounds: int = ROUNDS
 ) -> NDArray[np.float32]:
-    """Vectors of labels, turned until what their new texts still miss is in balance with where they began.
+    """Rotate vectors of labels until the pull of their new texts balances that of the initial vectors.
 
     Formula, with s the scores, N_i the labels that text i does not have and P_i those that it has::
 
@@ -61,60 +61,60 @@ def turned(
         h_il = g_il(v) - g_il(u)              any other
         v_l  = |u_l| unit(unit(u_l) + strength sum_i h_il unit(x_i))        u_l is the vector before
 
-    g is the pull of decoupled softmax (`unidex.losses.decoupled_softmax`). A text that the label wins already turns
-    nothing. Pairs that are not to be learned pull nothing at the start: a text that is known without a new label may
-    yet be one of its own that nobody has said so of. They hold against what would change for them: a label keeps its
-    known texts, and takes no more from texts of others than it did. Each round goes half of the way.
+    g is the gradient of decoupled softmax (`unidex.losses.decoupled_softmax`). A text that the label wins already has
+    no effect. Pairs that are not to be learned have no pull at the start: an unlabelled pair may still be a true
+    positive. They resist changes: a label keeps its known texts, and wins no more texts of other labels than before.
+    Each round moves half of the way.
 
-    Shapes: vectors_UD [U, D], result [U, D], each row as long as it was.
+    Shapes: vectors_UD [U, D], result [U, D]; lengths of rows do not change.
 
     References: DEXML (arXiv 2310.10636).
 
     >>> texts = np.array([[0.6, 0.8]], dtype=np.float32)
     >>> one = np.zeros(1, dtype=np.int64)
     >>> rest = np.array([0.7 / 0.07])  # the best other label has a score of 0.7
-    >>> lesson = Lesson(texts, one, one, np.array([True]), np.array([True]), rest, one[:0], np.empty(0), 0.07)
-    >>> turned(np.array([[1.0, 0.0]], dtype=np.float32), lesson, strength=0.3).round(2).tolist()
+    >>> pairs = Pairs(texts, one, one, np.array([True]), np.array([True]), rest, one[:0], np.empty(0), 0.07)
+    >>> rotate(np.array([[1.0, 0.0]], dtype=np.float32), pairs, strength=0.3).round(2).tolist()
     [[0.9900000095367432, 0.11999999731779099]]
     """
     lengths_U1 = np.linalg.norm(vectors_UD, axis=1, keepdims=True)
-    # A label without a direction gets one of length 1.
+    # A label of length 0 gets a direction of length 1.
     lengths_U1 = np.where(lengths_U1 == 0, 1, lengths_U1).astype(np.float32)
-    unit_UD, units_ND = vectors_UD / lengths_U1, _unit(lesson.texts_ND)
-    shape = (len(vectors_UD), len(lesson.texts_ND))
-    found_UD = unit_UD
-    before_P = np.where(lesson.new_P, 0, _pull(vectors_UD, lesson))
+    unit_UD, units_ND = vectors_UD / lengths_U1, _unit(pairs.texts_ND)
+    shape = (len(vectors_UD), len(pairs.texts_ND))
+    rotated_UD = unit_UD
+    before_P = np.where(pairs.new_P, 0, _pull(vectors_UD, pairs))
     for _ in range(rounds):
-        pull_P = (_pull(found_UD * lengths_U1, lesson) - before_P).astype(np.float32)
-        pull_UN = sparse.coo_array((pull_P, (lesson.label_P, lesson.text_P)), shape=shape).tocsr()
+        pull_P = (_pull(rotated_UD * lengths_U1, pairs) - before_P).astype(np.float32)
+        pull_UN = sparse.coo_array((pull_P, (pairs.label_P, pairs.text_P)), shape=shape).tocsr()
         wanted_UD = _unit(unit_UD + np.float32(strength) * (pull_UN @ units_ND))
-        found_UD = _unit(found_UD + wanted_UD)
-    result_UD: NDArray[np.float32] = (found_UD * lengths_U1).astype(np.float32)
+        rotated_UD = _unit(rotated_UD + wanted_UD)
+    result_UD: NDArray[np.float32] = (rotated_UD * lengths_U1).astype(np.float32)
     return result_UD
 
 
-def _pull(vectors_UD: NDArray[np.float32], lesson: Lesson) -> NDArray[np.float64]:
-    """The pull g of `turned`, one a pair."""
-    num_texts, positive_P = len(lesson.texts_ND), lesson.positive_P
-    score_P = pair_scores(lesson.texts_ND, lesson.text_P, vectors_UD.__getitem__, lesson.label_P) / lesson.temperature
+def _pull(vectors_UD: NDArray[np.float32], pairs: Pairs) -> NDArray[np.float64]:
+    """The pull g of `rotate`, one per pair."""
+    num_texts, positive_P = len(pairs.texts_ND), pairs.positive_P
+    score_P = pair_scores(pairs.texts_ND, pairs.text_P, vectors_UD.__getitem__, pairs.label_P) / pairs.temperature
     negative_P = ~positive_P
     # Powers are taken against the highest negative of the text, so that none overflows.
-    highest_N = lesson.log_rest_N.copy()
-    np.maximum.at(highest_N, lesson.text_P[negative_P], score_P[negative_P])
+    highest_N = pairs.log_rest_N.copy()
+    np.maximum.at(highest_N, pairs.text_P[negative_P], score_P[negative_P])
     alone_N = np.isneginf(highest_N)
     highest_N[alone_N] = 0
-    rest_N = np.exp(lesson.log_rest_N - highest_N)
-    power_P = np.exp(np.minimum(score_P - highest_N[lesson.text_P], 50))
-    rest_N += np.bincount(lesson.text_P, power_P * negative_P, minlength=num_texts)
-    share_P = rest_N[lesson.text_P] / (power_P + rest_N[lesson.text_P])  # 1 - q
-    power_F = np.exp(np.minimum(lesson.score_F - highest_N[lesson.text_F], 50))
-    share_F = rest_N[lesson.text_F] / (power_F + rest_N[lesson.text_F])
-    missed_N = np.bincount(lesson.text_P, share_P * positive_P, minlength=num_texts)
-    missed_N += np.bincount(lesson.text_F, share_F, minlength=num_texts)
-    count_N = np.bincount(lesson.text_P, positive_P, minlength=num_texts)
-    count_N += np.bincount(lesson.text_F, minlength=num_texts)
+    rest_N = np.exp(pairs.log_rest_N - highest_N)
+    power_P = np.exp(np.minimum(score_P - highest_N[pairs.text_P], 50))
+    rest_N += np.bincount(pairs.text_P, power_P * negative_P, minlength=num_texts)
+    share_P = rest_N[pairs.text_P] / (power_P + rest_N[pairs.text_P])  # 1 - q
+    power_F = np.exp(np.minimum(pairs.score_F - highest_N[pairs.text_F], 50))
+    share_F = rest_N[pairs.text_F] / (power_F + rest_N[pairs.text_F])
+    missed_N = np.bincount(pairs.text_P, share_P * positive_P, minlength=num_texts)
+    missed_N += np.bincount(pairs.text_F, share_F, minlength=num_texts)
+    count_N = np.bincount(pairs.text_P, positive_P, minlength=num_texts)
+    count_N += np.bincount(pairs.text_F, minlength=num_texts)
     mean_N = missed_N / np.maximum(count_N, 1)
-    pushed_P = mean_N[lesson.text_P] * power_P / np.maximum(rest_N[lesson.text_P], 1e-300)
+    pushed_P = mean_N[pairs.text_P] * power_P / np.maximum(rest_N[pairs.text_P], 1e-300)
     pull_P: NDArray[np.float64] = np.where(positive_P, share_P, -pushed_P)
     return pull_P
 
@@ -125,7 +125,7 @@ def pair_scores(
     vectors_of: Callable[[NDArray[np.int64]], NDArray[np.float32]],
     label_P: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """The inner product of each pair of a text and a label, whose vectors are asked for block by block.
+    """The inner product of each pair of a text and a label, whose vectors are read block by block.
 
     >>> table = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
     >>> pair_scores(table, np.array([0, 1, 1]), table.__getitem__, np.array([0, 0, 1])).tolist()
@@ -139,7 +139,7 @@ def pair_scores(
 
 
 def _unit(vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Vectors of length 1; one of length 0 stays."""
+    """Vectors of length 1; a vector of length 0 does not change."""
     lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     unit_ND: NDArray[np.float32] = (vectors_ND / np.where(lengths_N1 == 0, 1, lengths_N1)).astype(np.float32)
     return unit_ND

@@ -1,4 +1,4 @@
-"""The labels nearest to a label: by the train texts they share, or by a model's vectors.
+"""Similar labels: by the training texts that labels share, or by a model's vectors.
 
 Shapes: N texts, L labels.
 """
@@ -15,23 +15,24 @@ from scipy import sparse
 from unidex.data.dataset import Dataset
 from unidex.errors import DataError, quoted
 from unidex.metrics.bins import CLASSES, frequency_classes
+from unidex.nn.network import Vectors
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
     from unidex.model.model import Model
 
-_MOST_CANDIDATES = 5
+_MAX_CANDIDATES = 5
 
 
 def correlations(positives_NL: sparse.csr_array, label: int) -> NDArray[np.float64]:
-    """How likely a text with a label has each other label: one row of the graph of label correlations.
+    """The share of a label's texts that have each other label: one row of the graph of label correlations.
 
     Formula, with Y 1 where a pair is stored and G = Y^T Y::
 
         P(i | j) = G_ij / G_jj         0 for i = j, and everywhere where no text has j
 
-    Only the texts that have j are looked at: G itself is never built. P is not symmetric: a rare label that always
-    comes with a frequent one has 1 in its row and nearly 0 in the other's.
+    Only the texts that have j are read: G itself is never built. P is not symmetric: a rare label that always comes
+    with a frequent one has 1 in its row and nearly 0 in the row of the other.
 
     Shapes: positives_NL [N, L], result [L].
 
@@ -55,11 +56,11 @@ def find_label(
     """A label by its uid, else by its text, else by its text in any case, else by a part that no other text has.
 
     Args:
-        wanted: what the user calls the label.
+        wanted: the user's name of the label.
         texts: texts of all labels.
         uids: their uids.
-        frequencies_L: their numbers of train texts; of several candidates the most frequent are named.
-        ids: the labels to look among.
+        frequencies_L: their numbers of training texts; of several candidates the error names the most frequent.
+        ids: the labels to search.
 
     >>> find_label("shoe", ["Red shoe", "Hat"], ["a", "b"], np.array([3, 1]), [0, 1])
     0
@@ -86,7 +87,7 @@ def find_label(
     if not named:
         raise DataError("a label must be named by its uid, its text or a part of it, but nothing is given")
     order = sorted(named, key=lambda label: (-int(frequencies_L[label]), label))
-    more = f" and {len(order) - _MOST_CANDIDATES:,} more" if len(order) > _MOST_CANDIDATES else ""
+    more = f" and {len(order) - _MAX_CANDIDATES:,} more" if len(order) > _MAX_CANDIDATES else ""
     raise DataError(
         f"a label must be named so that no other is meant too, but {quoted(wanted)} fits {len(order):,}: "
         f"{_shown(order, texts, uids)}{more}; take its uid"
@@ -94,7 +95,7 @@ def find_label(
 
 
 def neighbours_in_data(dataset: Dataset, wanted: str, k: int = 10) -> dict[str, Any]:
-    """The labels that come most often with a label on train texts; of equals the lower id first.
+    """The labels that most often occur with a label on training texts; ties go to the lower id.
 
     The result is ``{"name", "by": "texts", "label": {...}, "neighbours": [{..., "score"}]}``; a score is P(i | j).
     """
@@ -120,25 +121,21 @@ def neighbours_in_model(name: str, model: Model, wanted: str, k: int = 10) -> di
 
 
 def nearest_labels(model: Model, label: int, k: int = 10) -> TopK:
-    """The labels whose vectors are nearest to a label's, as the model scores them for a text: one row.
+    """The labels whose vectors are nearest to a label's, as one row of results.
 
-    The label is searched as if it were a text, with the dual encoder's vector of its text and with its own classifier.
-    So a score is w cos(dual) + (1 - w) cos(classifier) for a model of both heads on unit vectors, w its fusion weight.
+    Formula, with w the fusion weight and each head's vectors as they are searched::
+
+        score(i, j) = w <dual_i, dual_j> + (1 - w) <classifier_i, classifier_j>
+
+    Only the head of the recipe's mode counts where that is not both. The label prior and the clusters of a label tree
+    do not count.
     """
-    if model.network.tree is not None:
-        from unidex.index.exact import search_exact
-
-        # Which clusters they are in says nothing here: classifiers alone are compared.
-        hidden = np.union1d([label], np.flatnonzero(model.labels.removed)).astype(np.int64)
-        every = model.index.vectors(np.arange(len(model.labels)))
-        return search_exact(every[label : label + 1], every, k, forbidden=hidden)
-    vector = model.encode([model.labels.texts[label]])
-    classifiers, head = model.network.classifiers, model.network.classifier
-    if classifiers is not None and head is not None and model.config.predict.mode != "dual":
-        row = head.as_searched(classifiers.weight[label : label + 1]).cpu().numpy()
-        # Dual and classifier stand side by side, and the classifier's part is that of the text so far.
-        vector[:, -row.shape[1] :] = row
-    return model.index.search(vector, k, forbidden=[label])
+    network, scorer, mode = model.network, model.scorer, model.config.predict.mode
+    rows = None if network.classifiers is None else network.classifiers.weight[label : label + 1]
+    classifier = None if network.classifier is None or rows is None else network.classifier.as_searched(rows)
+    dual = model.vectors([model.labels.texts[label]]).dual if network.dual is not None else None
+    vectors = scorer.layout.side_by_side(Vectors(dual, classifier), mode).cpu().numpy()
+    return scorer.nearest(vectors, k, forbidden=[label])
 
 
 def _rows(
@@ -170,13 +167,13 @@ def _rows(
 
 
 def _near(folded: str, lower: dict[int, str]) -> list[int]:
-    """The labels whose texts hold most of the three-letter parts of what was asked for, the shortest first."""
+    """The labels whose texts contain most of the three-letter parts of the wanted text, the shortest first."""
     parts = {folded[start : start + 3] for start in range(max(1, len(folded) - 2))}
     hits = {label: sum(part in text for part in parts) for label, text in lower.items()}
     # Less than a third is chance.
     near = [label for label, count in hits.items() if 3 * count >= len(parts)]
-    return sorted(near, key=lambda label: (-hits[label], len(lower[label]), label))[:_MOST_CANDIDATES]
+    return sorted(near, key=lambda label: (-hits[label], len(lower[label]), label))[:_MAX_CANDIDATES]
 
 
 def _shown(labels: Sequence[int], texts: Sequence[str], uids: Sequence[str]) -> str:
-    return ", ".join(f"{quoted(texts[label])} ({uids[label]})" for label in labels[:_MOST_CANDIDATES])
+    return ", ".join(f"{quoted(texts[label])} ({uids[label]})" for label in labels[:_MAX_CANDIDATES])

@@ -208,8 +208,8 @@ class ClassifierParts(nn.Module):
             return join_by_attention(parts_KUD, self.attention(parts_KUD))
         return join_by_gates(parts_KUD, torch.stack([self.gates[kind] for kind in self.kinds]))
 
-    def carry_on(self, before: ClassifierParts) -> None:
-        """Take over what both have: the layers and gates of a part, and attention between the same parts."""
+    def inherit(self, before: ClassifierParts) -> None:
+        """Take what both have: the layers and gates of a part, and attention between the same parts."""
         for kind in self.words.keys() & before.words.keys():
             self.words[kind].load_state_dict(before.words[kind].state_dict())
         with torch.no_grad():

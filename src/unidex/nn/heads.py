@@ -15,10 +15,15 @@ from unidex.nn.initialisation import orthogonal_linear
 
 
 class _Head(nn.Module):
-    """A linear layer, or none, and dropout."""
+    """A linear layer, or none, and dropout.
+
+    Attributes:
+        dim: numbers per vector.
+    """
 
     def __init__(self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True) -> None:
         super().__init__()
+        self.dim = dim if projection else dim_in
         self.linear = orthogonal_linear(dim_in, dim) if projection else None
         self.dropout = nn.Dropout(dropout)
 
@@ -63,6 +68,7 @@ class ClassifierHead(_Head):
     ) -> None:
         super().__init__(dim_in, dim, dropout=dropout, projection=projection)
         self.searched, self.bias = searched, bias
+        self.dim += bias
 
     def forward(self, encoded: Tensor) -> Tensor:
         """N x dim_in -> N x dim, and one more with a bias."""

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from unidex.distributed import ALONE, Processes
-from unidex.index.tree import TreeIndex
 from unidex.nn.classifier_parts import ClassifierParts
 from unidex.nn.heads import ClassifierHead, DualHead
 from unidex.nn.row_table import RowTable, Touched
@@ -36,21 +35,10 @@ class Vectors:
     classifier: Tensor | None
     levels: Tensor | None = None
 
-    def joined(self, fusion: float | None = None, bonus_N: Tensor | None = None) -> Tensor:
-        """Both side by side; with ``fusion`` w, as label vectors [w dual ; (1 - w) classifier].
-
-        The inner product of a text's vectors with a label's is then w cos(dual) + (1 - w) cos(classifier), so that one
-        index serves both heads, and either alone when the other's part of the text is 0. A ``bonus`` is one number
-        more a label, that a text with a 1 there gets as it is.
-        """
-        parts = [part for part in (self.dual, self.classifier) if part is not None]
-        if fusion is not None and len(parts) == 2:
-            parts = [parts[0] * fusion, parts[1] * (1 - fusion)]
-        if bonus_N is not None:
-            parts.append(bonus_N.to(parts[0])[:, None])
-        if self.levels is not None:
-            parts.append(self.levels)
-        return torch.cat(parts, dim=1)
+    def gathered(self, processes: Processes) -> Vectors:
+        """The vectors of all processes, in their order; each gets all of them."""
+        parts = (self.dual, self.classifier, self.levels)
+        return Vectors(*(None if part is None else processes.gather(part) for part in parts))
 
 
 class Network(nn.Module):
@@ -201,9 +189,7 @@ class Network(nn.Module):
     def text_vectors(self, prepared: Any, processes: Processes = ALONE) -> Vectors:
         """Vectors of texts as they are searched; of several processes, each encodes a part and all get the whole."""
         if processes.size > 1:
-            own = self.text_vectors(prepared[processes.part(prepared.shape[0])])
-            parts = (own.dual, own.classifier, own.levels)
-            return Vectors(*(None if part is None else processes.gather(part) for part in parts))
+            return self.text_vectors(prepared[processes.part(prepared.shape[0])]).gathered(processes)
         if self.tree is not None:
             return self._tree_vectors(prepared)
         encoded = self.encode(prepared)
@@ -212,12 +198,6 @@ class Network(nn.Module):
             encoded = self.encoded_by(self.classifier_encoder, prepared)
         classifier = None if self.classifier is None else self.classifier.as_searched(self.classifier(encoded))
         return Vectors(dual, classifier)
-
-    def tree_index(self, prepared_labels: Any, processes: Processes = ALONE) -> TreeIndex:
-        """An index that finds labels by way of the tree, as both are now; the same on each process."""
-        assert self.tree is not None
-        vectors_LD = processes.gather(self.label_vectors(prepared_labels).joined())
-        return self.tree.index(vectors_LD, float(self.log_scales[1].detach().exp()))
 
     @torch.no_grad()
     def label_vectors(self, prepared: Any) -> Vectors:

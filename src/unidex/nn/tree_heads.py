@@ -1,4 +1,4 @@
-"""The heads of a label tree: what each level reads of a text, and one vector a cluster.
+"""The heads of a label tree: what each level reads of a text, and one vector per cluster.
 
 Shapes: B texts, C clusters of a level, D numbers that a level reads.
 """
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from unidex.config.tree import Tree, at_level
-from unidex.index.tree import TreeIndex
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.row_table import RowTable
 from unidex.nn.spectral import SpectralLinear
@@ -30,7 +29,7 @@ class TreeHeads(nn.Module):
 
     Attributes:
         layers: for each level the layers of the encoder it reads; empty where every level reads the encoder's vector.
-        tables: for each level a vector a cluster, C x D, or one number more with a bias; they begin at 0.
+        tables: for each level one vector per cluster, C x D, or one number more with a bias; 0 at first.
         learns: whether anything of it does.
 
     References: InceptionXML (arXiv 2109.07319), section 4; CascadeXML (arXiv 2211.00640).
@@ -62,13 +61,3 @@ class TreeHeads(nn.Module):
             dropped: Tensor = self.dropout[number](vectors)
             found.append(nn.functional.pad(dropped, (0, 1), value=1.0) if self.bias else dropped)
         return found
-
-    def index(self, vectors_LD: Tensor, scale: float) -> TreeIndex:
-        """An index that finds labels by way of the clusters as they are now."""
-        return TreeIndex.over(
-            vectors_LD,
-            tree=self.shape,
-            clusters=[table.weight for table in self.tables],
-            beam=[at_level(self.settings.search_beam, level) for level in self.shape.levels],
-            scale=scale,
-        )

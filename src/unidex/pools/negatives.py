@@ -27,7 +27,7 @@ def mine_negatives(
     Exact search with the index's own code, block by block; ``labels_LD`` are those of this process's shard.
     A row has -1 where there are fewer labels than places.
 
-    References: UniDEC (arXiv 2405.03714), eta x refresh labels kept a text.
+    References: UniDEC (arXiv 2405.03714), eta x refresh labels per text.
     """
     found = np.full((len(texts_ND), count), -1, dtype=np.int64)
     first = processes.shard(positives.shape[1]).start

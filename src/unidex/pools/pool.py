@@ -8,7 +8,6 @@ further labels of the texts, most frequent first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,13 +15,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.losses import Targets
+from unidex.sparse_rows import find_sorted
 
 Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a step sees.
+    """The texts and labels of a step.
 
     Attributes:
         texts: ids of the texts, B.
@@ -49,9 +49,9 @@ def entries_of(matrix: sparse.csr_array, rows: Ids) -> tuple[Ids, NDArray[np.int
 
 
 def draw_labels(positives: sparse.csr_array, texts: Ids, count: int, rng: np.random.Generator) -> Ids:
-    """At most ``count`` labels a text: drawn with replacement, so that a text with many labels repeats few.
+    """At most ``count`` labels per text: drawn with replacement, so that a text with many labels repeats few.
 
-    The result has one label a draw; texts without labels draw none.
+    The result has one label per draw; texts without labels draw none.
     """
     starts = positives.indptr[texts].astype(np.int64)
     sizes = positives.indptr[texts + 1].astype(np.int64) - starts
@@ -94,17 +94,17 @@ def choose_labels(drawn: Ids, negatives: Ids, further: Ids, size: int) -> Ids:
 
 
 def make_targets(positives: sparse.csr_array, filter_pairs: sparse.csr_array, texts: Ids, labels: Ids) -> Targets:
-    """Which pairs of texts and pool are positive, whoever brought the label in, and which are filter pairs.
+    """Which pairs of texts and pool are positive, whichever text brought the label in, and which are filter pairs.
 
     A pair that is both counts as a positive.
     """
     rows, places = entries_of(positives, texts)
-    columns, known = _places_in(labels, positives.indices[places])
+    columns, known = find_sorted(labels, positives.indices[places])
     rows, columns, weights = rows[known], columns[known], positives.data[places[known]]
     ignored_rows = ignored_columns = np.empty(0, dtype=np.int64)
     if filter_pairs.nnz:
         ignored_rows, places = entries_of(filter_pairs, texts)
-        ignored_columns, known = _places_in(labels, filter_pairs.indices[places])
+        ignored_columns, known = find_sorted(labels, filter_pairs.indices[places])
         taken = rows * len(labels) + columns
         known &= ~np.isin(ignored_rows * len(labels) + ignored_columns, taken)
         ignored_rows, ignored_columns = ignored_rows[known], ignored_columns[known]
@@ -116,14 +116,6 @@ def make_targets(positives: sparse.csr_array, filter_pairs: sparse.csr_array, te
         torch.from_numpy(ignored_columns),
         (len(texts), len(labels)),
     )
-
-
-def _places_in(pool: Ids, labels: NDArray[np.integer[Any]]) -> tuple[Ids, NDArray[np.bool_]]:
-    """The place of each label in an ascending pool, and whether it is there. Costs nothing a label outside of it."""
-    if len(pool) == 0:
-        return np.zeros(len(labels), dtype=np.int64), np.zeros(len(labels), dtype=bool)
-    places = np.minimum(np.searchsorted(pool, labels), len(pool) - 1)
-    return places, pool[places] == labels
 
 
 def make_batch(

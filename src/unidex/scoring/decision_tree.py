@@ -1,50 +1,51 @@
-"""Fusing the scores of both heads by a decision tree, fitted to texts whose labels are known (NGAME).
+"""Fusion of both heads' scores by a decision tree, fitted to held-out texts (NGAME).
 
 score(x, l) = classifier(x, l) + weight (dual(x, l) + p(x, l)), where p is the tree's probability that the label is
-right, from both scores and the label's inverse propensity. A model searches candidates by the sum of both scores, and
-ranks them anew by this.
+right, from both scores and the label's inverse propensity. The index finds candidates by the weighted sum of both
+heads; this score ranks them.
 
 Shapes: N texts, K candidates, P pairs of a text and a label, T nodes of the tree.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from unidex.data.dataset import Propensity
 from unidex.errors import MissingExtraError, ModelError
 from unidex.metrics.propensity import inverse_propensity
-from unidex.topk import TopK
+from unidex.scoring.layout import Head
+from unidex.scoring.rankers import Features, Ranker
 
-# Labels of a text that are ranked anew.
-CANDIDATES = 100
+FEATURES = ("classifier", "dual", "frequency")
 DEPTH = 7
-# The paper has no bound; below this, a leaf's probability is chance.
-_LEAST_PAIRS = 10
+# The paper has no minimum; with fewer pairs, the probability of a leaf is chance.
+_MIN_PAIRS = 10
 _LEAF = -1
 
 
 def check_installed() -> None:
-    """Refuse to fit a tree without the library that does it."""
+    """Refuse to fit a tree without scikit-learn."""
     if find_spec("sklearn") is None:
         raise MissingExtraError("fitting predict.combine = 'decision-tree'", "fuse")
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A decision tree as plain lists: what each node asks, where it sends a pair, and how likely a pair there is right.
+    """A decision tree as plain lists with one entry per node.
 
     Attributes:
-        features: T, the number of the feature that is asked; -1 at a leaf.
+        features: T, the number of the feature that the node compares; -1 at a leaf.
         thresholds: T, a pair whose feature is at most this goes left.
-        left: T, the node it goes to then.
-        right: T, the node it goes to otherwise.
-        probabilities: T, the share of right pairs among those of the fit that came here.
+        left: T, the left child.
+        right: T, the right child.
+        probabilities: T, the share of right pairs among the pairs of the fit that reached the node.
     """
 
     features: list[int]
@@ -55,11 +56,11 @@ class Tree:
 
     @classmethod
     def fit(cls, features_PF: NDArray[np.float32], hits_P: NDArray[np.bool_], *, depth: int = DEPTH) -> Tree:
-        """A tree of at most this depth by scikit-learn; the same pairs give the same tree."""
+        """Fit a tree of at most this depth with scikit-learn; the same pairs give the same tree."""
         check_installed()
         from sklearn.tree import DecisionTreeClassifier
 
-        fitted = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=_LEAST_PAIRS, random_state=0)
+        fitted = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=_MIN_PAIRS, random_state=0)
         fitted.fit(features_PF, hits_P)
         nodes = fitted.tree_
         counts_TC = nodes.value[:, 0, :]
@@ -95,13 +96,13 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Fusing:
-    """How a model's two scores of a label become one.
+class DecisionTreeFusion:
+    """A decision tree fitted to the scores of both heads, as a model folder stores it.
 
     Attributes:
         tree: probabilities from (classifier score, dual score, inverse propensity).
-        weight: of the dual score and the probability beside the classifier's score.
-        num_train: number of train texts, for inverse propensities.
+        weight: of the dual score and of the tree's probability; the classifier's score has weight 1.
+        num_train: number of training texts, for inverse propensities.
         a: their constant A.
         b: their constant B.
     """
@@ -115,49 +116,32 @@ class Fusing:
     @classmethod
     def fit(
         cls,
-        classifier_P: ArrayLike,
-        dual_P: ArrayLike,
-        frequencies_P: NDArray[np.int64],
-        hits_P: NDArray[np.bool_],
+        features: Features,
+        hits: NDArray[np.bool_],
         *,
         weight: float,
         num_train: int,
         propensity: Propensity,
-    ) -> Fusing:
-        """Fit a tree to pairs of texts and labels of which it is known whether they are right.
+    ) -> DecisionTreeFusion:
+        """Fit a tree to the features of pairs of texts and labels, of which ``hits`` tells the right ones.
 
         References: NGAME (arXiv 2207.04452): depth 7, on held-out predictions.
         """
-        features_PF = _features(classifier_P, dual_P, frequencies_P, num_train, propensity)
-        return cls(Tree.fit(features_PF, hits_P), weight, num_train, propensity.a, propensity.b)
+        columns_PF = _columns(features, num_train, propensity)
+        return cls(Tree.fit(columns_PF, hits), weight, num_train, propensity.a, propensity.b)
 
-    def scores(
-        self, classifier_NK: NDArray[np.float32], dual_NK: NDArray[np.float32], frequencies_NK: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        """The fused scores of candidates, N x K."""
-        features_PF = _features(classifier_NK, dual_NK, frequencies_NK, self.num_train, Propensity(self.a, self.b))
-        probabilities_NK = self.tree.probability(features_PF).reshape(classifier_NK.shape)
-        fused: NDArray[np.float32] = classifier_NK + np.float32(self.weight) * (dual_NK + probabilities_NK)
-        return fused
-
-    def ranked(
-        self,
-        ids_NK: NDArray[np.int64],
-        classifier_NK: NDArray[np.float32],
-        dual_NK: NDArray[np.float32],
-        frequencies_L: NDArray[np.int64],
-    ) -> TopK:
-        """Candidates by their fused scores, best first; an id of -1 is none."""
-        scores_NK = self.scores(classifier_NK, dual_NK, frequencies_L[np.maximum(ids_NK, 0)])
-        return TopK.rank(ids_NK, np.where(ids_NK < 0, -np.inf, scores_NK))
+    def probabilities(self, features: Features) -> NDArray[np.float32]:
+        """The tree's probability of each candidate, N x K."""
+        columns_PF = _columns(features, self.num_train, Propensity(self.a, self.b))
+        return self.tree.probability(columns_PF).reshape(features["classifier"].shape)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Fusing:
-        """What ``as_dict`` gave, as a fusing again; one that cannot be followed to its leaves is refused."""
+    def from_dict(cls, values: dict[str, Any]) -> DecisionTreeFusion:
+        """Read what ``as_dict`` gave; refuse a tree whose nodes do not lead to leaves."""
         try:
             rest = {name: value for name, value in values.items() if name != "tree"}
             found = cls(Tree(**values["tree"]), **rest)
@@ -169,11 +153,42 @@ class Fusing:
         return found
 
 
-def _features(
-    classifier: ArrayLike, dual: ArrayLike, frequencies: NDArray[np.int64], num_train: int, propensity: Propensity
-) -> NDArray[np.float32]:
-    weights = inverse_propensity(np.ravel(frequencies), num_train, propensity)
-    columns = (np.ravel(np.asarray(classifier)), np.ravel(np.asarray(dual)), weights)
+@dataclass(frozen=True)
+class DecisionTreeRanker(Ranker):
+    """Rank by classifier + weight (dual + probability of the tree), plus the kNN part and the label prior.
+
+    Attributes:
+        fusion: the fitted tree and its weight.
+        added: weights of the parts that are added, "knn" and "label_prior", without those of weight 0.
+    """
+
+    fusion: DecisionTreeFusion
+    added: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the features it reads."""
+        return (*FEATURES, *self.added)
+
+    @property
+    def head_weights(self) -> Mapping[Head, float]:
+        """The factor of each head's score in the sum."""
+        return {"dual": self.fusion.weight, "classifier": 1.0}
+
+    def contributions(self, features: Features) -> dict[str, NDArray[Any]]:
+        """The terms of the scores by name."""
+        weight = np.float32(self.fusion.weight)
+        found = {
+            "dual": weight * features["dual"],
+            "classifier": features["classifier"],
+            "decision_tree": weight * self.fusion.probabilities(features),
+        }
+        return found | {name: added * features[name] for name, added in self.added.items()}
+
+
+def _columns(features: Features, num_train: int, propensity: Propensity) -> NDArray[np.float32]:
+    weights = inverse_propensity(np.ravel(features["frequency"]), num_train, propensity)
+    columns = (np.ravel(features["classifier"]), np.ravel(features["dual"]), weights)
     return np.stack([column.astype(np.float32) for column in columns], axis=1)
 
 
@@ -183,7 +198,7 @@ def _check(tree: Tree) -> None:
     if num_nodes == 0 or any(len(part) != num_nodes for part in lists):
         raise ValueError("its lists must be of one length, and not empty")
     for node, feature in enumerate(tree.features):
-        # Children come after their node: whoever follows them arrives.
+        # Children come after their node, so that every path ends.
         nexts = (tree.left[node], tree.right[node])
         if feature != _LEAF and not (0 <= feature < 3 and all(node < child < num_nodes for child in nexts)):
             raise ValueError(f"node {node} leads nowhere")

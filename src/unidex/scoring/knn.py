@@ -1,9 +1,8 @@
-"""The neighbours part: the labels of the train texts that are nearest to a text add to its score.
+"""The kNN part of a score: labels of the nearest training texts.
 
-It knows nothing of encoders: it takes vectors as they are searched, those of train texts fused like those of labels.
-How the nearest texts are found lives in ``nearest``.
+It takes vectors and knows nothing of encoders. `unidex.scoring.nearest_texts` finds the nearest texts.
 
-Shapes: B texts to be scored, T train texts, L labels, D dimensions, K places.
+Shapes: B texts, T training texts, L labels, D dimensions, K places.
 """
 
 from __future__ import annotations
@@ -21,30 +20,32 @@ from unidex.errors import ModelError
 from unidex.index.base import read_manifest, saved_folder
 from unidex.scoring.label_texts import LabelTexts
 from unidex.scoring.nearest_texts import NearestTexts
-from unidex.scoring.snippets import KeptTexts
+from unidex.scoring.snippets import Snippets
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+_KIND = "neighbours"  # the name in model folders since format 1
 MAPPED_ABOVE = 1 << 24  # pairs; fewer are read into memory
-# Train texts of one label that a text is compared with, beside those among so many nearest of all.
+# Training texts of one label that a text is compared with, beside the label's own among the nearest of all labels.
 COMPARED, AMONG_NEAREST = 1 << 9, 256
 
 
-class Neighbours:
-    """Train texts that can be searched, their labels, and perhaps their first characters.
+class KnnPart:
+    """Training texts that can be searched, their labels, and perhaps their snippets.
 
-    Formula, with n over the nearest train texts of a text x and y the targets of their labels::
+    Formula, with n over the nearest training texts of a text x and y the targets of their labels::
 
         score(x, l) = sum_n p_n y_nl        p = softmax over n of <x, n> / temperature
 
-    A score lies between 0 and the highest target. A train text without labels takes its share p_n and gives nothing.
+    A score lies between 0 and the highest target. A training text without labels takes its share p_n and gives
+    nothing.
 
     >>> vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]], dtype=np.float32)
     >>> labels = sparse.csr_array(np.array([[1, 0], [0, 1], [1, 1]]))
-    >>> part = Neighbours.of(vectors, labels, num_neighbours=2, temperature=0.5)
+    >>> part = KnnPart.of(vectors, labels, num_nearest=2, temperature=0.5)
     >>> query = np.array([[1.0, 0.0]], dtype=np.float32)
     >>> part.nearest(query).ids.tolist()
     [[0, 2]]
@@ -56,15 +57,15 @@ class Neighbours:
         self,
         texts: NearestTexts,
         positives: sparse.csr_array,
-        num_neighbours: int,
+        num_nearest: int,
         temperature: float,
-        kept: KeptTexts | None = None,
+        snippets: Snippets | None = None,
     ) -> None:
         self._texts = texts
         self._positives = positives
         self._label_texts: LabelTexts | None = None
-        self.kept = kept
-        self.num_neighbours = num_neighbours
+        self.snippets = snippets
+        self.num_nearest = num_nearest
         self.temperature = temperature
 
     @classmethod
@@ -73,40 +74,42 @@ class Neighbours:
         vectors_TD: NDArray[np.floating[Any]] | Tensor,
         positives: sparse.csr_array,
         *,
-        num_neighbours: int = 32,
+        num_nearest: int = 32,
         temperature: float = 0.05,
-        kept: KeptTexts | None = None,
+        snippets: Snippets | None = None,
     ) -> Self:
-        """The part over train texts.
+        """The part over training texts.
 
         Args:
-            vectors_TD: their vectors, joined and weighted like those of labels.
+            vectors_TD: their vectors, as `Layout.knn_vectors` gives them.
             positives: T x L, their targets.
-            num_neighbours: how many of them speak for a text.
-            temperature: how far beyond the nearest the others count; similarities are divided by it.
-            kept: the beginnings of the texts, where they are to be shown.
+            num_nearest: number of nearest training texts per text.
+            temperature: similarities are divided by it; a higher one gives more weight to texts behind the nearest.
+            snippets: the beginnings of the texts, to show them in explanations.
         """
-        _check_settings(num_neighbours, temperature)
+        _check_settings(num_nearest, temperature)
         texts = NearestTexts.of(vectors_TD)
-        if kept is not None and len(kept) != len(texts):
-            raise ValueError(f"kept texts must be one a train text ({len(texts)}), but are {len(kept)}")
-        return cls(texts, _checked_positives(positives, len(texts), None), num_neighbours, temperature, kept)
+        if snippets is not None and len(snippets) != len(texts):
+            raise ValueError(
+                f"there must be one snippet per training text ({len(texts)}), but there are {len(snippets)}"
+            )
+        return cls(texts, _checked_positives(positives, len(texts), None), num_nearest, temperature, snippets)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The part that ``save`` wrote; many pairs are mapped, not read."""
+        """Read what ``save`` wrote; many pairs are mapped, not read."""
         folder = Path(folder)
-        manifest = read_manifest(folder, "neighbours")
+        manifest = read_manifest(folder, _KIND)
         try:
             settings = dict(manifest["settings"])
             num_labels, num_pairs = int(settings["num_labels"]), int(settings["num_pairs"])
             has_targets = bool(settings["has_targets"])
-            num_neighbours, temperature = int(settings["num_neighbours"]), float(settings["temperature"])
-            keep_texts = int(settings.get("keep_texts", 0))
-            _check_settings(num_neighbours, temperature)
+            num_nearest, temperature = int(settings["num_neighbours"]), float(settings["temperature"])
+            snippet_length = int(settings.get("keep_texts", 0))
+            _check_settings(num_nearest, temperature)
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(
-                f"{folder} is not a whole part of neighbours ({type(error).__name__}: {error}); build it again"
+                f"{folder} is not a whole kNN part ({type(error).__name__}: {error}); build it again"
             ) from None
         num_texts = manifest["num_ids"]
         mapped = num_pairs > MAPPED_ABOVE
@@ -121,26 +124,26 @@ class Neighbours:
             targets = np.ones(num_pairs, dtype=np.float32)
         positives = sparse.csr_array((targets, labels, starts), shape=(num_texts, num_labels))
         texts = NearestTexts.read(folder, num_texts, manifest["dim"])
-        kept = KeptTexts.read(folder, num_texts, keep_texts) if keep_texts > 0 else None
-        return cls(texts, positives, num_neighbours, temperature, kept)
+        snippets = Snippets.read(folder, num_texts, snippet_length) if snippet_length > 0 else None
+        return cls(texts, positives, num_nearest, temperature, snippets)
 
     def save(self, folder: Path) -> None:
-        """Write ``manifest.json``, vectors, pairs (``targets.npy`` only where some are not 1), and texts if kept."""
+        """Write ``manifest.json``, vectors, pairs (``targets.npy`` only where some are not 1), and snippets if any."""
         pairs = self._positives
         has_targets = bool((pairs.data != 1).any())
         settings = {
-            "num_neighbours": self.num_neighbours,
+            "num_neighbours": self.num_nearest,
             "temperature": self.temperature,
             "num_labels": self.num_labels,
             "num_pairs": int(pairs.nnz),
             "has_targets": has_targets,
-            "keep_texts": 0 if self.kept is None else self.kept.most,
+            "keep_texts": 0 if self.snippets is None else self.snippets.max_length,
         }
-        manifest = {"kind": "neighbours", "num_ids": self.num_texts, "dim": self.dim, "settings": settings}
+        manifest = {"kind": _KIND, "num_ids": self.num_texts, "dim": self.dim, "settings": settings}
         with saved_folder(folder, manifest) as new:
             self._texts.write(new)
-            if self.kept is not None:
-                self.kept.write(new)
+            if self.snippets is not None:
+                self.snippets.write(new)
             np.save(new / "starts.npy", pairs.indptr)
             np.save(new / "labels.npy", pairs.indices)
             if has_targets:
@@ -148,48 +151,48 @@ class Neighbours:
 
     @property
     def num_texts(self) -> int:
-        """Number of train texts."""
+        """Number of training texts."""
         return len(self._texts)
 
     @property
     def num_labels(self) -> int:
-        """Number of labels, those without a train text included."""
+        """Number of labels, also those without a training text."""
         return int(self._positives.shape[1])
 
     @property
     def dim(self) -> int:
-        """Numbers a vector."""
+        """Numbers per vector."""
         return self._texts.dim
 
     @property
     def positives(self) -> sparse.csr_array:
-        """T x L, the targets of the train texts."""
+        """T x L, the targets of the training texts."""
         return self._positives
 
     def vectors(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """The vectors of train texts, one a row."""
+        """The vectors of training texts, one per row."""
         return self._texts.vectors(ids)
 
     def search(self, queries_BD: NDArray[np.floating[Any]] | Tensor, k: int) -> TopK:
-        """The k nearest train texts of each vector, with their similarities."""
+        """The k nearest training texts of each vector, with their similarities."""
         return self._texts.search(queries_BD, k)
 
     def nearest(self, queries_BD: NDArray[np.floating[Any]] | Tensor, *, excluded: ArrayLike | None = None) -> TopK:
-        """The nearest train texts of each text, with their similarities.
+        """The nearest training texts of each text, with their similarities.
 
         Args:
-            queries_BD: one vector a text.
-            excluded: B, the id of the one train text that may not be among them, -1 for none. A train text that is
-                scored is its own nearest, which says nothing of a text that was never seen: name it here.
+            queries_BD: one vector per text.
+            excluded: B, the id of one training text that is left out, -1 for none. A training text is its own nearest,
+                which no new text has: leave it out.
         """
         if excluded is None:
-            return self._texts.search(queries_BD, self.num_neighbours)
+            return self._texts.search(queries_BD, self.num_nearest)
         without_B = np.asarray(excluded, dtype=np.int64)
         if without_B.shape != (len(queries_BD),):
-            raise ValueError(f"excluded must be one id a text ({len(queries_BD)}), but has shape {without_B.shape}")
-        found = self._texts.search(queries_BD, self.num_neighbours + 1)
+            raise ValueError(f"excluded must be one id per text ({len(queries_BD)}), but has shape {without_B.shape}")
+        found = self._texts.search(queries_BD, self.num_nearest + 1)
         hidden_BK = (found.ids == without_B[:, None]) & (found.ids >= 0)
-        return TopK.rank(found.ids, np.where(hidden_BK, -np.inf, found.scores)).first(self.num_neighbours)
+        return TopK.rank(found.ids, np.where(hidden_BK, -np.inf, found.scores)).first(self.num_nearest)
 
     def label_scores(
         self,
@@ -201,7 +204,7 @@ class Neighbours:
         """B x L, the formula of the class; only the labels of the nearest are stored, in ascending order.
 
         Args:
-            queries_BD: one vector a text.
+            queries_BD: one vector per text.
             excluded: as for ``nearest``.
             hidden_L: labels that get no score (removed, forbidden), as ``index.base.hidden_labels`` gives them.
         """
@@ -219,16 +222,16 @@ class Neighbours:
         return scores_BL
 
     def label_texts(self) -> LabelTexts:
-        """The train texts of each label; worked out when first asked for."""
+        """The training texts of each label, computed at the first call."""
         if self._label_texts is None:
             self._label_texts = LabelTexts(self._positives)
         return self._label_texts
 
     def nearest_with(self, labels: Sequence[int], query_D: NDArray[np.float32], k: int) -> list[TopK]:
-        """For each label, the nearest train texts of one text among those that have it, with their similarities.
+        """For each label, the training texts with the label that are nearest to one text, with their similarities.
 
-        A text is compared with all of them where they are up to ``COMPARED``. Of more, with those that are among its
-        ``AMONG_NEAREST`` nearest of all, and with so many others, evenly spread.
+        The text is compared with all of them if they are at most ``COMPARED``. Of more, it is compared with those
+        among its ``AMONG_NEAREST`` nearest texts and with ``COMPARED`` others, evenly spread.
         """
         of_labels = [self.label_texts().of(label) for label in labels]
         near = np.empty(0, dtype=np.int64)
@@ -248,22 +251,22 @@ class Neighbours:
         positives: sparse.csr_array,
         texts: Sequence[str] | None = None,
     ) -> NDArray[np.int64]:
-        """Append train texts with their labels, without training; the result is their ids.
+        """Append training texts with their labels, without training; the result is their ids.
 
-        Where texts are kept, their beginnings are too; a text that is not given is kept as an empty one.
+        A part with snippets stores those of the new texts too; a text that is not given has an empty one.
         """
         if texts is not None and len(texts) != len(vectors):
-            raise ValueError(f"texts must be one a vector ({len(vectors)}), but are {len(texts)}")
+            raise ValueError(f"there must be one text per vector ({len(vectors)}), but are {len(texts)}")
         pairs = _checked_positives(positives, len(vectors), self.num_labels)
         ids = self._texts.add(vectors)
         self._positives = sparse.csr_array(sparse.vstack([self._positives, pairs], format="csr"))
         self._label_texts = None
-        if self.kept is not None:
-            self.kept.add([""] * len(ids) if texts is None else texts)
+        if self.snippets is not None:
+            self.snippets.add([""] * len(ids) if texts is None else texts)
         return ids
 
     def join(self, ids: NDArray[np.int64], positives: sparse.csr_array) -> None:
-        """Give train texts further labels: one row of positives each; a target that is there already stays."""
+        """Give training texts further labels, one row of positives each; a target that is there already stays."""
         pairs = _checked_positives(positives, len(ids), self.num_labels)
         ones = np.ones(len(ids), dtype=np.float32)
         spread = sparse.csr_array((ones, (ids, np.arange(len(ids)))), shape=(self.num_texts, len(ids)))
@@ -272,7 +275,7 @@ class Neighbours:
         self._label_texts = None
 
     def grow(self, num_labels: int) -> None:
-        """Make room for labels that were added; they have no train texts yet."""
+        """Make room for labels that were added; they have no training texts yet."""
         if num_labels < self.num_labels:
             raise ValueError(f"the number of labels must be at least {self.num_labels}, but is {num_labels}")
         pairs = self._positives
@@ -280,7 +283,7 @@ class Neighbours:
 
 
 def softmax_shares(scores_BK: NDArray[np.float32], temperature: float) -> NDArray[np.float32]:
-    """The softmax of score / temperature over a row; an empty place (-inf) has 0, and so has an empty row.
+    """The softmax of score / temperature over a row; an empty place (-inf) gets 0, and so does an empty row.
 
     Formula, with m the highest score of the row::
 
@@ -298,20 +301,20 @@ def softmax_shares(scores_BK: NDArray[np.float32], temperature: float) -> NDArra
     return shares_BK
 
 
-def _check_settings(num_neighbours: int, temperature: float) -> None:
-    if num_neighbours < 1:
-        raise ValueError(f"num_neighbours must be at least 1, but is {num_neighbours}")
+def _check_settings(num_nearest: int, temperature: float) -> None:
+    if num_nearest < 1:
+        raise ValueError(f"num_nearest must be at least 1, but is {num_nearest}")
     if not (np.isfinite(temperature) and temperature > 0):
         raise ValueError(f"temperature must be > 0, but is {temperature}; typical values are 0.02-0.1")
 
 
 def _checked_positives(positives: sparse.csr_array, num_texts: int, num_labels: int | None) -> sparse.csr_array:
-    """Targets as float32 with sorted int32 columns; refused where rows or columns do not fit."""
+    """Targets as float32 with sorted int32 columns; refuse a wrong number of rows or columns."""
     if positives.shape[0] != num_texts:
-        raise ValueError(f"positives must have one row a train text ({num_texts}), but have {positives.shape[0]}")
+        raise ValueError(f"positives must have one row per training text ({num_texts}), but have {positives.shape[0]}")
     if num_labels is not None and positives.shape[1] != num_labels:
         raise ValueError(
-            f"positives must have one column a label ({num_labels}), but have {positives.shape[1]}; "
+            f"positives must have one column per label ({num_labels}), but have {positives.shape[1]}; "
             "grow the part first where labels were added"
         )
     pairs = canonical(positives, np.float32)
@@ -337,7 +340,7 @@ def _check_pairs(folder: Path, starts: NDArray[Any], labels: NDArray[Any], num_l
 
 def _without_columns(scores_BL: sparse.csr_array, hidden_L: NDArray[np.bool_]) -> sparse.csr_array:
     if hidden_L.shape != (scores_BL.shape[1],):
-        raise ValueError(f"hidden labels must be one mark a label ({scores_BL.shape[1]}), but have {hidden_L.shape}")
+        raise ValueError(f"hidden labels must be one mark per label ({scores_BL.shape[1]}), but have {hidden_L.shape}")
     kept = ~hidden_L[scores_BL.indices]
     starts = np.concatenate([[0], np.cumsum(kept)])[scores_BL.indptr]
     return sparse.csr_array((scores_BL.data[kept], scores_BL.indices[kept], starts), shape=scores_BL.shape)

@@ -1,6 +1,6 @@
-"""Two scores of one label, from an index and from the neighbours, joined into one list of the best.
+"""The scores of an index and of the kNN part, joined into one list of the best labels.
 
-Shapes: B texts to be scored, L labels, K places, P pairs of a text and a label.
+Shapes: B texts, L labels, K places, P pairs of a text and a label.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy import sparse
 from unidex.sparse_rows import find_entries, row_of_entries
 from unidex.topk import PADDING, TopK
 
-# Scores of one pair from an index and from elsewhere differ by rounding: so much, at most, in vectors of norm 1.
+# Scores of one pair from an index and from a product of its own differ by rounding, at most this in unit vectors.
 _ROUNDING = 1e-5
 
 
@@ -28,7 +28,7 @@ def join_scores(
     k: int | None = None,
     found_is_best: bool = False,
 ) -> TopK:
-    """The best labels by the sum of both scores, among those of the index and those of the neighbours.
+    """The best labels by the sum of both scores, among the labels of the index and those of the kNN part.
 
     Formula, for the labels that are in ``found`` or stored in ``label_scores``::
 
@@ -38,27 +38,27 @@ def join_scores(
 
     Args:
         found: B x K, the labels that the index found, with their scores.
-        label_scores: B x L, what the neighbours say; column indices must be sorted.
-        weight: of the neighbours, 0 or more.
+        label_scores: B x L, kNN scores; column indices must be sorted.
+        weight: of the kNN scores, 0 or more.
         score_of: the index's score of each pair (texts[i], labels[i]); asked once, for labels that are not in
             ``found``.
         k: number of places; those of ``found`` if None.
-        found_is_best: says that no label has a higher score than the last place of a row of ``found``, unless it is in
-            the row, as an exact index promises. Then a label that cannot enter even with that score is not asked for:
-            the result is the same and most of the work is spared.
+        found_is_best: no label outside a row of ``found`` has a higher score than the last place of the row, as an
+            exact index promises. Then labels that cannot enter even with that score are not scored: the result is the
+            same, with a fraction of the work.
 
     Shapes: found [B, K], label_scores [B, L], result [B, k].
 
     >>> found = TopK.rank([[0, 1]], [[0.9, 0.5]])
-    >>> said = sparse.csr_array(np.array([[0.0, 0.2, 0.8]]))
-    >>> joined = join_scores(found, said, 1.0, lambda texts, labels: np.array([0.4]))
+    >>> knn_scores = sparse.csr_array(np.array([[0.0, 0.2, 0.8]]))
+    >>> joined = join_scores(found, knn_scores, 1.0, lambda texts, labels: np.array([0.4]))
     >>> joined.ids.tolist(), joined.scores.round(2).tolist()
     ([[2, 0]], [[1.2000000476837158, 0.8999999761581421]])
     """
     if not (np.isfinite(weight) and weight >= 0):
-        raise ValueError(f"the weight of neighbours must be a number >= 0, but is {weight}")
+        raise ValueError(f"the weight of kNN scores must be a number >= 0, but is {weight}")
     if label_scores.shape[0] != len(found):
-        raise ValueError(f"label scores must have one row a text ({len(found)}), but have {label_scores.shape[0]}")
+        raise ValueError(f"label scores must have one row per text ({len(found)}), but have {label_scores.shape[0]}")
     num_places = found.k if k is None else k
     num_texts = len(found)
     text_P = row_of_entries(label_scores, np.int64)
@@ -72,7 +72,7 @@ def join_scores(
     asked_P = np.ones(len(label_P), dtype=bool)
     asked_P[place_BK[both_BK]] = False
     if found_is_best and 0 < num_places <= found.k:
-        # A row with empty places has no last score, and every label is asked for.
+        # A row with empty places has no last score, so that every label is scored.
         empty_B = np.isneginf(found.scores[:, -1])
         last_B = np.where(empty_B, 0, found.scores[:, -1])
         enters_B = np.partition(scores_BK, found.k - num_places, axis=1)[:, found.k - num_places]

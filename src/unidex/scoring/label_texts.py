@@ -1,6 +1,6 @@
-"""Which train texts a label has: the pairs of texts and labels, read from the label's side.
+"""The training texts of each label.
 
-Shapes: T train texts, L labels.
+Shapes: T training texts, L labels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unidex.sparse_rows import find_sorted
 
 
 class LabelTexts:
-    """The train texts of each label, in ascending order.
+    """The training texts of each label, in ascending order.
 
     >>> texts = LabelTexts(sparse.csr_array(np.array([[1, 1, 0], [1, 0, 0], [1, 1, 1]])))
     >>> texts.of(1).tolist(), texts.share(0, 1), texts.share(1, 0)
@@ -23,20 +23,20 @@ class LabelTexts:
     """
 
     def __init__(self, positives_TL: sparse.csr_array) -> None:
-        turned = sparse.csc_array(positives_TL)
-        self._starts: NDArray[np.integer[Any]] = turned.indptr
-        self._texts: NDArray[np.integer[Any]] = turned.indices
+        by_label = sparse.csc_array(positives_TL)
+        self._starts: NDArray[np.integer[Any]] = by_label.indptr
+        self._texts: NDArray[np.integer[Any]] = by_label.indices
 
     def of(self, label: int) -> NDArray[np.integer[Any]]:
-        """The ids of the train texts that have a label; none for a label that came later."""
+        """The ids of the training texts that have a label; none for a label that was added later."""
         if label + 1 >= len(self._starts):
             return self._texts[:0]
         return self._texts[self._starts[label] : self._starts[label + 1]]
 
     def share(self, label: int, other: int) -> float:
-        """The share of a label's train texts that have another label too: P(other | label); 0 where it has none.
+        """The share of a label's training texts that have another label too: P(other | label); 0 where it has none.
 
-        The shorter list is looked up in the longer one, so that a frequent label costs little beside a rare one.
+        It looks the shorter list up in the longer one, so that a frequent label costs little beside a rare one.
         """
         own, others = self.of(label), self.of(other)
         few, many = sorted((own, others), key=len)

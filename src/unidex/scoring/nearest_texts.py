@@ -1,13 +1,13 @@
-"""The train texts nearest to a text: all of them compared where they are few, a few lists of them where they are many.
+"""The training texts nearest to a text: by all comparisons where they are few, by lists where they are many.
 
 Many texts are put into lists by k-means, and a search looks only into the lists whose centres are nearest (faiss IVF).
-Each text is kept twice: in 2 bits a number, whose scores are read from tables in registers and pick the candidates
-(product quantiser with fast scan), and in 8 bits a number, whose scores rank them. Together they are 0.31 of float32.
+Each text is stored twice: with 2 bits per number, whose scores are read from tables in registers and pick the
+candidates (product quantiser with fast scan), and with 8 bits per number, whose scores rank them. Together they take
+0.31 of the memory of float32.
 
-The 2 bits decide what is missed, more than the choice of lists does, and they know narrow vectors (below 32 numbers)
-less well.
+The 2 bits cause more misses than the choice of lists does, most of all in narrow vectors (below 32 numbers).
 
-Shapes: B queries, T train texts, D dimensions, K places.
+Shapes: B queries, T training texts, D dimensions, K places.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from unidex.topk import TopK
 if TYPE_CHECKING:
     from torch import Tensor
 
-EXACT_UP_TO = 1 << 13  # texts; so few are compared soon enough, and nothing is missed
+EXACT_UP_TO = 1 << 13  # texts; up to this number, all are compared and none is missed
 LISTS_PER_ROOT = 1.4  # lists for each square root of the number of texts
 PROBED_LISTS = 12
-RANKED_PER_PLACE = 3  # candidates a place that are ranked by their 8 bits
-LEAST_PLACES = 32  # few places would have few candidates, and 2 bits a number do not know the very best
-TRAINED_ON = 32  # texts a list that k-means looks at
+RANKED_PER_PLACE = 3  # candidates per place that are ranked by their 8 bits
+MIN_PLACES = 32  # fewer places have too few candidates for 2 bits per number to find the best
+TRAINED_ON = 32  # texts per list in the sample of k-means
 TRAINING_ROUNDS = 6
 RANGE_MARGIN = 0.1  # of the range of each number, left for texts that are added later
 ADDED_AT_ONCE = 1 << 16
@@ -41,9 +41,9 @@ _VECTORS, _LISTS = "vectors.npy", "lists.faiss"
 
 
 class NearestTexts:
-    """Vectors of train texts that can be searched by inner product. A text's id is the number of its row.
+    """Vectors of training texts that can be searched by inner product. A text's id is the number of its row.
 
-    Up to ``EXACT_UP_TO`` texts are searched exactly, and kept as float16. More of them are searched in lists.
+    Up to ``EXACT_UP_TO`` texts are searched exactly, and stored as float16. More of them are searched in lists.
 
     >>> texts = NearestTexts.of(np.eye(3, dtype=np.float32))
     >>> texts.search(np.array([[0.2, 0.9, 0.5]], dtype=np.float32), k=2).ids.tolist()
@@ -58,14 +58,14 @@ class NearestTexts:
     @classmethod
     def of(cls, vectors_TD: NDArray[np.floating[Any]] | Tensor) -> Self:
         """These vectors, which are copied."""
-        check_vectors(vectors_TD, "vectors of train texts")
+        check_vectors(vectors_TD, "vectors of training texts")
         texts = cls(int(vectors_TD.shape[1]))
         texts._append(vectors_TD)
         return texts
 
     @classmethod
     def read(cls, folder: Path, num_texts: int, dim: int) -> Self:
-        """What ``write`` wrote; refused where it is not so many texts of so many numbers."""
+        """Read what ``write`` wrote; refuse another number of texts or of numbers per vector."""
         texts = cls(dim)
         file = folder / _LISTS
         if not file.is_file():
@@ -102,13 +102,13 @@ class NearestTexts:
 
     @property
     def dim(self) -> int:
-        """Numbers a vector."""
+        """Numbers per vector."""
         return self._dim
 
     def search(self, queries_BD: NDArray[np.floating[Any]] | Tensor, k: int) -> TopK:
-        """The k texts of highest inner product; of many texts, most of those k.
+        """The k texts of highest inner product; of many texts, nearly all of those k.
 
-        Places stay empty only for want of texts: a query whose lists give too few is compared with all texts.
+        Places stay empty only where there are fewer texts: a query whose lists give too few is compared with all.
         """
         if self._lists is None:
             from unidex.index.exact import search_exact
@@ -130,7 +130,7 @@ class NearestTexts:
         return best
 
     def vectors(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """The vectors of texts, one a row; of many texts, as their 8 bits a number tell them."""
+        """The vectors of texts, one per row; of many texts, rounded to 8 bits per number."""
         found: NDArray[np.float32]
         if self._lists is None:
             found = self._vectors_TD[ids]
@@ -148,7 +148,7 @@ class NearestTexts:
 
         The centres of lists stay as they are. Build anew after many additions that are unlike what was there.
         """
-        check_vectors(vectors, "vectors of train texts", self.dim)
+        check_vectors(vectors, "vectors of training texts", self.dim)
         first = len(self)
         self._append(vectors)
         return np.arange(first, len(self), dtype=np.int64)
@@ -159,7 +159,7 @@ class NearestTexts:
                 # Rounded as they are saved, so that a saved part answers the same.
                 with np.errstate(over="ignore"):
                     added = _as_array(vectors).astype(np.float16).astype(np.float32)
-                check_vectors(added, "vectors of train texts as float16")
+                check_vectors(added, "vectors of training texts as float16")
                 self._vectors_TD = np.concatenate([self._vectors_TD, added])
                 return
             early, self._vectors_TD = self._vectors_TD, np.empty((0, self.dim), dtype=np.float32)
@@ -171,15 +171,15 @@ class NearestTexts:
     def _search_lists(self, queries: NDArray[np.float32], k: int) -> TopK:
         faiss = _faiss()
 
-        # Both are named, because faiss keeps no reference to them from Python.
+        # Both have names, because faiss keeps no reference to them from Python.
         probes = faiss.SearchParametersIVF(nprobe=PROBED_LISTS)
         parameters = faiss.IndexRefineSearchParameters(k_factor=RANKED_PER_PLACE, base_index_params=probes)
-        scores, ids = self._lists.search(queries, max(k, LEAST_PLACES), params=parameters)
+        scores, ids = self._lists.search(queries, max(k, MIN_PLACES), params=parameters)
         return TopK.rank(ids, scores).first(k)
 
 
 def num_lists(num_texts: int) -> int:
-    """How many lists: as many as make the choice of lists cost about as much as the look into them.
+    """Number of lists: the choice of lists then costs about as much as the search in them.
 
     >>> num_lists(37_708), num_lists(500_000)
     (271, 989)
@@ -197,10 +197,10 @@ def _trained_lists(early: NDArray[np.float32], vectors: NDArray[np.floating[Any]
     chosen = np.sort(np.random.default_rng(0).permutation(num_texts)[:size])
     late = chosen[chosen >= len(early)] - len(early)
     sample = np.concatenate([early[chosen[chosen < len(early)]], _as_array(vectors[late])])
-    # Two numbers share four bits; an odd number of numbers cannot be paired, and each has four.
+    # Two numbers share four bits; with an odd dimension each has four.
     num_codes = dim // 2 if dim % 2 == 0 else dim
     lists = faiss.index_factory(dim, f"IVF{number},PQ{num_codes}x4fs", faiss.METRIC_INNER_PRODUCT)
-    # The sample is drawn here: faiss neither thins it nor warns that it is small.
+    # The sample is drawn here: faiss must neither thin it nor warn that it is small.
     lists.cp.min_points_per_centroid, lists.cp.max_points_per_centroid = 1, TRAINED_ON + 1
     lists.cp.niter = lists.pq.cp.niter = TRAINING_ROUNDS
     ranking = faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)

@@ -1,4 +1,4 @@
-"""Scores of a network on texts whose labels are known."""
+"""Metrics of a network on texts whose labels are known."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from unidex.errors import ConfigError
 from unidex.index.shards import search_shards
 from unidex.metrics.evaluation import Evaluation, places_needed
 from unidex.nn.network import Network
+from unidex.scoring.label_index import build_index
+from unidex.scoring.layout import Layout, Weights
 from unidex.topk import TopK
 
 PLACES = 5
@@ -31,19 +33,17 @@ def score_network(
 ) -> dict[str, float]:
     """Metrics of a network on prepared texts of a split, by exact search, or by the label tree where there is one.
 
-    ``labels`` are the prepared ones of this process.
+    ``labels`` are the prepared texts of this process's labels.
     """
-    queries = network.text_vectors(texts, processes).joined()
-    if network.tree is not None:
-        found = network.tree_index(labels, processes).search(queries, places_needed(split, PLACES), forbidden=forbidden)
-        return metrics_of(found, dataset, split)
-    vectors = network.label_vectors(labels).joined(fusion)
+    layout, frequencies = Layout.of(network, Weights(fusion)), dataset.label_frequencies()
+    queries, own = layout.queries(network.text_vectors(texts, processes)), network.label_vectors(labels)
+    places = places_needed(split, PLACES)
+    if layout.has_tree:
+        index = build_index(network, layout, own.gathered(processes), frequencies)
+        return metrics_of(index.search(queries, places, forbidden=forbidden), dataset, split)
     first = processes.shard(dataset.num_labels).start
-    return metrics_of(
-        search_shards(queries, vectors, places_needed(split, PLACES), first, processes, forbidden=forbidden),
-        dataset,
-        split,
-    )
+    found = search_shards(queries, layout.rows(own, frequencies), places, first, processes, forbidden=forbidden)
+    return metrics_of(found, dataset, split)
 
 
 def metric_value(metrics: dict[str, float], wanted: str) -> float:
@@ -60,7 +60,7 @@ def metric_value(metrics: dict[str, float], wanted: str) -> float:
 
 
 def metrics_of(found: TopK, dataset: Dataset, split: Split) -> dict[str, float]:
-    """Metrics of what was found for a split."""
+    """Metrics of predictions for a split."""
     evaluation = Evaluation(dataset.label_frequencies(), len(dataset.train), dataset.propensity)
     evaluation.add(found.first(places_needed(split, PLACES)), split.positives, split.filter_pairs)
     return evaluation.results()

@@ -1,7 +1,7 @@
-"""The first characters of train texts, kept to be shown beside what they speak for.
+"""Snippets: the stored beginnings of training texts, which explanations show.
 
-They are one block of bytes with the end of each (see ``data.texts``), mapped from the file: a model that is loaded
-does not hold them in memory, and only those that are shown are read.
+They are one block of bytes with the end of each (see `unidex.data.texts`), mapped from the file: a loaded model does
+not hold them in memory, and reads only those that are shown.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from unidex.errors import DataError, ModelError
 _NAME = "texts"
 
 
-class KeptTexts:
-    """The first ``most`` characters of each of some texts.
+class Snippets:
+    """The first ``max_length`` characters of each text.
 
-    >>> kept = KeptTexts.of(["a red hat", "shoe"], most=5)
-    >>> kept.add(["gloves"])
-    >>> len(kept), kept[0], kept[2]
+    >>> snippets = Snippets.of(["a red hat", "shoe"], max_length=5)
+    >>> snippets.add(["gloves"])
+    >>> len(snippets), snippets[0], snippets[2]
     (3, 'a red', 'glove')
     """
 
-    def __init__(self, texts: Texts, most: int) -> None:
-        # The first part may be mapped from a file; what is added later is kept beside it, in memory.
+    def __init__(self, texts: Texts, max_length: int) -> None:
+        # The first part may be mapped from a file; texts that are added later are in memory.
         self._first, self._added = texts, Texts.of([])
-        self.most = most
+        self.max_length = max_length
 
     @classmethod
-    def of(cls, texts: Sequence[str], most: int) -> Self:
+    def of(cls, texts: Sequence[str], max_length: int) -> Self:
         """The beginnings of these texts."""
-        return cls(Texts.of([_cut(text, most) for text in texts]), most)
+        return cls(Texts.of([_cut(text, max_length) for text in texts]), max_length)
 
     @classmethod
-    def read(cls, folder: Path, num_texts: int, most: int) -> Self:
-        """What ``write`` wrote, mapped; refused where it is not so many texts."""
+    def read(cls, folder: Path, num_texts: int, max_length: int) -> Self:
+        """Map what ``write`` wrote; refuse another number of texts."""
         try:
             texts = Texts.load(folder / _NAME)
         except DataError as error:
-            raise ModelError(f"{folder}: kept train texts must be whole, but: {error}; build it again") from None
+            raise ModelError(f"{folder}: snippets must be whole, but: {error}; build it again") from None
         if len(texts) != num_texts:
             raise ModelError(
                 f"{folder} must hold the beginnings of {num_texts} texts as its manifest says, but holds {len(texts)}; "
                 "build it again"
             )
-        return cls(texts, most)
+        return cls(texts, max_length)
 
     def write(self, folder: Path) -> None:
         """Write the texts and their ends."""
@@ -56,7 +56,7 @@ class KeptTexts:
 
     def add(self, texts: Sequence[str]) -> None:
         """Append texts."""
-        self._added = Texts.of([*self._added, *(_cut(text, self.most) for text in texts)])
+        self._added = Texts.of([*self._added, *(_cut(text, self.max_length) for text in texts)])
 
     def __len__(self) -> int:
         return len(self._first) + len(self._added)
@@ -66,6 +66,6 @@ class KeptTexts:
         return self._first[text] if late < 0 else self._added[late]
 
 
-def _cut(text: str, most: int) -> str:
-    # Half a surrogate pair cannot be written as UTF-8, and is no more to be read than a question mark.
-    return text[:most].encode("utf-8", "replace").decode()
+def _cut(text: str, max_length: int) -> str:
+    # Half a surrogate pair cannot be written as UTF-8; a question mark stands for it.
+    return text[:max_length].encode("utf-8", "replace").decode()

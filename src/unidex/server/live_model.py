@@ -16,7 +16,7 @@ import msgspec
 from unidex.errors import DataError, UnidexError
 from unidex.model.journal import Change
 from unidex.model.model import Model
-from unidex.model.searcher import Mode
+from unidex.scoring.layout import Mode
 from unidex.server.micro_batches import Job, Part
 from unidex.server.problems import ProblemError, refusal
 from unidex.server.schemas import LabelName, LabelsAnswer, Prediction
@@ -68,7 +68,7 @@ class LiveModel:
     @property
     def num_labels(self) -> int:
         """The number of labels that can be predicted."""
-        return self.model.index.num_labels
+        return self.model.scorer.index.num_labels
 
     def find_labels(self, names: tuple[LabelName, ...] | None, field: str) -> list[int] | None:
         """Return the ids of labels by uid or id, or raise a problem 422 for the field."""

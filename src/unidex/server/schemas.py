@@ -158,8 +158,10 @@ class Parts(msgspec.Struct, omit_defaults=True):
 
     dual: float | UnsetType = UNSET
     classifier: float | UnsetType = UNSET
-    neighbours: float | UnsetType = UNSET
-    frequency: float | UnsetType = UNSET
+    label_tree: float | UnsetType = UNSET
+    decision_tree: float | UnsetType = UNSET
+    knn: float | UnsetType = UNSET
+    label_prior: float | UnsetType = UNSET
 
 
 class TokenAttribution(msgspec.Struct):

@@ -129,7 +129,7 @@ class Service:
         live, limits = self.live, self.limits
         model = live.model
         modes: list[Mode] = [mode for mode in ("dual", "classifier") if getattr(model.config.heads, mode)]
-        calibration = model.calibration
+        calibration = model.scorer.calibration
         return ModelAnswer(
             model=live.title,
             name=live.name,
@@ -140,7 +140,7 @@ class Service:
             modes=["both", *modes] if len(modes) > 1 else modes,
             calibrated=calibration is not None,
             thresholds=None if calibration is None else calibration.as_dict()["thresholds"],
-            keeps_texts=model.neighbours is not None and model.neighbours.kept is not None,
+            keeps_texts=model.scorer.knn is not None and model.scorer.knn.snippets is not None,
             writable=self.tokens is not None,
             limits=RequestLimits(limits.text_length, limits.texts, limits.body, limits.k, limits.concurrent),
         )

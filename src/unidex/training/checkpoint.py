@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on as if it had never stopped.
+"""Checkpoints: everything a run needs to continue as if it had never stopped.
 
 A checkpoint is a folder ``checkpoint-STEP`` with state.json and tensors.safetensors, written under another name and
 renamed when it is complete, so that a crash leaves the old one or the new one. Several processes write a folder
@@ -33,7 +33,7 @@ class Shards:
     """Which tensors of a checkpoint are split by rows over processes.
 
     Attributes:
-        processes: who takes part.
+        processes: the processes that train together.
         num_rows: rows of a split tensor over all processes.
         tables: names of the tables; a tensor is split when a part of its name is one of them.
     """

@@ -1,4 +1,4 @@
-"""A network whose encoder does not learn: its vectors are made once, and steps go on from them."""
+"""A network whose encoder does not learn: its vectors are made once, and steps start from them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StoredVectors(nn.Module):
         return self(vectors), list(torch.split(behind, widths, dim=1))
 
 
-def frozen(network: Network, data: TrainingSet, config: Config, processes: Processes) -> tuple[Network, TrainingSet]:
+def freeze(network: Network, data: TrainingSet, config: Config, processes: Processes) -> tuple[Network, TrainingSet]:
     """The heads and classifiers of a network on vectors that its encoders give now, and the training set as those.
 
     What is learned there is learned by the network itself: both share everything but the encoders. Dropout before the

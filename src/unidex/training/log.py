@@ -1,4 +1,4 @@
-"""What a run says while it goes: log lines, train.jsonl and, where it is installed, TensorBoard."""
+"""The log of a run: log lines, train.jsonl and, where it is installed, TensorBoard."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class TrainingLog:
 
     def epoch(self, epoch: int, step: int, loss: float, texts_per_second: float) -> None:
         """An epoch is over."""
-        logger.info("epoch %d of %d: loss %.4f, %.0f texts/s", epoch, self._num_epochs, loss, texts_per_second)
+        logger.info("Epoch %d of %d: loss %.4f, %.0f texts/s.", epoch, self._num_epochs, loss, texts_per_second)
         numbers = {"loss": round(loss, 6), "texts_per_second": round(texts_per_second, 1)}
         self._write({"epoch": epoch, "step": step} | numbers, {f"train/{name}": n for name, n in numbers.items()})
 
     def validation(self, epoch: int, step: int, metrics: dict[str, float]) -> None:
         """The network was scored on the validation split."""
         picked = ", ".join(f"{name} {metrics[name]:.2f}" for name in _SHOWN if name in metrics)
-        logger.info("epoch %d: validation %s", epoch, picked)
+        logger.info("Epoch %d: validation %s.", epoch, picked)
         rounded = {name: round(value, 4) for name, value in metrics.items()}
         record = {"epoch": epoch, "step": step, "validation": rounded}
         self._write(record, {f"validation/{name}": value for name, value in rounded.items()})
@@ -64,7 +64,7 @@ def _tensorboard(folder: Path | None) -> Any:
 
 
 def read_log(folder: Path, phases: Iterable[str]) -> str:
-    """The log of a run, one phase after the other: a JSON object a line."""
+    """The log of a run, one phase after the other: one JSON object per line."""
     lines: list[str] = []
     for phase in phases:
         file = folder / phase / "train.jsonl"

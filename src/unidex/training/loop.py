@@ -24,7 +24,7 @@ from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable
 from unidex.scoring.network_metrics import metric_value
 from unidex.training import checkpoint
-from unidex.training.frozen import frozen
+from unidex.training.frozen import freeze
 from unidex.training.log import TrainingLog
 from unidex.training.optimisers import Optimisers
 from unidex.training.step import Step
@@ -54,8 +54,8 @@ class Trainer:
         seed: of every random choice.
         folder: for checkpoints and train.jsonl; None keeps nothing.
         validate: the metrics of the network as it is now, or None for no validation.
-        processes: who takes part; the network has the classifiers of this process's labels.
-        followed: another run goes on from this one.
+        processes: the processes that train together; the network has the classifiers of this process's labels.
+        has_next_phase: whether another run continues from the end of this one.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class Trainer:
         folder: Path | None = None,
         validate: Any = None,
         processes: Processes = ALONE,
-        followed: bool = False,
+        has_next_phase: bool = False,
     ) -> None:
-        # What steps are made on: the network itself, or its heads on vectors that are made once.
+        # The network itself, or its heads on vectors that are encoded once.
         self._stepped = network
         if config.train.freeze_encoder:
-            self._stepped, data = frozen(network, data, config, processes)
+            self._stepped, data = freeze(network, data, config, processes)
         self.network, self.data, self.config, self.seed, self.folder = network, data, config, seed, folder
-        self.processes, self._followed = processes, followed or config.train.decay_epochs > 0
+        self.processes, self._has_next_phase = processes, has_next_phase or config.train.decay_epochs > 0
         self._validate = validate
         self._batching = Batching(data, config, seed, processes)
         self.num_steps = self._batching.num_steps
@@ -92,7 +92,7 @@ class Trainer:
         self._total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
 
     def run(self, *, resume: bool = False) -> dict[str, Any]:
-        """Train to the end; the result says how it went. With ``resume``, goes on from the newest checkpoint."""
+        """Train to the end; the result says how it went. With ``resume``, continues from the newest checkpoint."""
         started = time.monotonic()
         if resume:
             self._resume()
@@ -105,13 +105,13 @@ class Trainer:
                     self._validate_now()
                 if self._is_checkpoint_due() and self.epoch < epochs:
                     self._save_checkpoint()
-        if self._validate is not None or self._followed:
-            # Another phase follows: a run that is resumed in it does not make this one again.
+        if self._validate is not None or self._has_next_phase:
+            # A run that is resumed in the next phase does not train this one again.
             self._save_checkpoint()
         if self._best is not None:
             self._load_network(self._best)
         seconds = time.monotonic() - started
-        logger.info("training took %.1f s for %d steps", seconds, self.step)
+        logger.info("Training took %.1f s for %d steps.", seconds, self.step)
         return {
             "epochs": self.epoch,
             "steps": self.step,
@@ -152,7 +152,7 @@ class Trainer:
             if stopping:
                 raise TrainingStoppedError(
                     f"stopped by a signal at step {self.step} of {self.num_steps}; "
-                    + ("go on with --resume" if self.folder else "nothing was kept, as no folder was given")
+                    + ("continue it with --resume" if self.folder else "nothing was saved, as there is no model folder")
                 )
         self._check(total)
         self.network.eval()
@@ -178,7 +178,7 @@ class Trainer:
     def _check(self, total: Tensor) -> None:
         if not bool(torch.isfinite(total)):
             raise UnidexError(
-                f"the loss must be a number, but is not any more at step {self.step}; "
+                f"the loss must be a finite number, but is not at step {self.step}; "
                 "lower the learning rates (train.lr_encoder, train.lr_heads, train.lr_classifier)"
                 + (" or switch encoder.autocast off" if self.config.encoder.autocast != "off" else "")
             )
@@ -200,12 +200,12 @@ class Trainer:
         return self.batch == 0 and self.epoch == self._best_epoch
 
     def state(self) -> dict[str, Tensor]:
-        """A copy of the network and the state of its optimisers, to come back to."""
+        """A copy of the network and the state of its optimisers."""
         optimisers = {f"optimiser.{name}": tensor for name, tensor in self.optimisers.state().items()}
         return {name: tensor.clone() for name, tensor in (self._network_state() | optimisers).items()}
 
-    def go_back(self, state: dict[str, Tensor]) -> None:
-        """Be again what ``state`` has copied."""
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take what ``state`` has copied."""
         self._load_network(state)
         self.optimisers.load(_part(state, "optimiser."))
 
@@ -248,14 +248,14 @@ class Trainer:
     def _resume(self) -> None:
         found = None if self.folder is None else checkpoint.newest(self.folder)
         if found is None:
-            logger.info("no checkpoint yet: training begins at the first step")
+            logger.info("No checkpoint yet: training starts at the first step.")
             self._log.keep_until(0)
             return
         tensors, state = checkpoint.load(found, self._shards())
         if state["config"] != self.config.model_dump() or state["seed"] != self.seed:
             raise UnidexError(
-                f"{found}: a run must be resumed with the settings and the seed it began with, but they differ; "
-                "take the same ones, or train anew without --resume"
+                f"{found}: a run must be resumed with the settings and the seed it started with, but they differ; "
+                "use the same ones, or delete the folder and train without --resume"
             )
         self._load_network(tensors)
         self.optimisers.load(_part(tensors, "optimiser."))
@@ -269,7 +269,7 @@ class Trainer:
         self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]
         self._total = state["total"]
         self._log.keep_until(self.step)
-        logger.info("resumed at step %d of %d", self.step, self.num_steps)
+        logger.info("Resumed at step %d of %d.", self.step, self.num_steps)
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

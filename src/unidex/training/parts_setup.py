@@ -1,4 +1,4 @@
-"""Classifiers made of parts, for a run: what cannot have them, and the words and the label graph they are made of."""
+"""Classifiers made of parts, for a run: the words and the label graph they are made of."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def make_parts(
         # Sums of vectors are linear: words of neighbours, weighed once, cost a step what a longer text costs.
         words[GRAPH] = sparse.csr_array(label_graph(positives, config.augment, seed) @ words_LW)
         own, all_told = (part.nnz / max(1, part.shape[0]) for part in (words_LW, words[GRAPH]))
-        logger.info("label graph: %.1f words a label, %.1f with those of its neighbours", own, all_told)
+        logger.info("Label graph: %.1f words per label, %.1f with the words of similar labels.", own, all_told)
     shard = processes.shard(data.labels.shape[0])
     parts = ClassifierParts(
         words if processes.size == 1 else {kind: rows[shard] for kind, rows in words.items()},

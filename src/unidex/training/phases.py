@@ -1,4 +1,4 @@
-"""The phases of a run: what they are called, and the recipe that each is trained by."""
+"""The phases of a run: their names, and the recipe of each."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import math
 from typing import Any
 
 from unidex.config import Config
-from unidex.training.trials import SAID
+from unidex.training.trials import TRIALS
 
 logger = logging.getLogger(__name__)
 
-FALLING = "falling"
-REHEARSAL = "rehearsal"
+DECAY = "decay"
+SIMULATED_DECAY = "simulated-decay"
 
 
 def changed(config: Config, sections: dict[str, dict[str, Any]]) -> Config:
@@ -22,8 +22,8 @@ def changed(config: Config, sections: dict[str, dict[str, Any]]) -> Config:
     )
 
 
-def falling(config: Config) -> Config:
-    """The recipe of the epochs in which learning rates fall to 0."""
+def decay_recipe(config: Config) -> Config:
+    """The recipe of the decay phase, in which learning rates go to 0."""
     epochs = config.train.decay_epochs
     changes: dict[str, dict[str, Any]] = {
         "train": {"schedule": "linear", "warmup": 0.0, "epochs": epochs, "decay_epochs": 0},
@@ -34,13 +34,13 @@ def falling(config: Config) -> Config:
 
 
 def phases(config: Config) -> list[str]:
-    """The folders that the phases of a run have, in their order: those of stages, or of trials and of what follows."""
+    """The folders of the phases of a run, in their order: stages, or trials and then the decay phase."""
     names = [stage.name for stage in config.stages]
-    return [f"training-{name}" for name in names] or ["training", *(f"training-{name}" for name in SAID), FALLING]
+    return [f"training-{name}" for name in names] or ["training", *(f"training-{name}" for name in TRIALS), DECAY]
 
 
 def batch_size_for(num_texts: int) -> int:
-    """Texts of a step: about 32 steps an epoch, so that a small data set has steps enough, at most 1024.
+    """Texts of a step: about 32 steps per epoch, so that a small data set has enough of them, at most 1024.
 
     >>> batch_size_for(1000), batch_size_for(9000), batch_size_for(30_000), batch_size_for(10**6)
     (128, 256, 1024, 1024)
@@ -48,10 +48,10 @@ def batch_size_for(num_texts: int) -> int:
     return int(min(1024, max(128, 2 ** round(math.log2(max(1, num_texts) / 32)))))
 
 
-def sized(config: Config, num_texts: int) -> Config:
+def with_batch_size(config: Config, num_texts: int) -> Config:
     """A recipe whose batches have a size."""
     if config.train.batch_size > 0:
         return config
     size = batch_size_for(num_texts)
-    logger.info("%d train texts: batches of %d", num_texts, size)
+    logger.info("Batches of %d texts, for %d train texts.", size, num_texts)
     return changed(config, {"train": {"batch_size": size}})

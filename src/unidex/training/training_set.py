@@ -1,4 +1,4 @@
-"""What is trained on, and what a step sees of it: batches of texts, their pools, and what is made anew for them."""
+"""The training set, and its batches: texts, their pools, clusters and mined negatives."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TrainingSet:
 
 
 def with_label_points(data: TrainingSet, settings: Augment, seed: int, stack: Any) -> TrainingSet:
-    """A training set with label texts as further texts (Gandalf): kept texts first, then label texts.
+    """A training set with label texts as further texts (Gandalf): texts first, then label texts.
 
     A label text has no filter pairs, except that its own label does not count against it where it is no target.
 
@@ -60,7 +60,7 @@ def with_label_points(data: TrainingSet, settings: Augment, seed: int, stack: An
     points = label_points(data.positives, settings, seed)
     num_points, num_labels = len(points.labels), data.positives.shape[1]
     logger.info(
-        "%s: %d label texts as training points beside %d texts, %.1f targets each",
+        "%s: %d label texts as training points beside %d texts, %.1f targets each.",
         settings.method,
         num_points,
         len(points.texts),

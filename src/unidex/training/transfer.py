@@ -1,4 +1,4 @@
-"""From one stage of a recipe to the next: what the network takes along, and what begins there."""
+"""From one stage of a recipe to the next: what a network inherits, and stages that learn clusters of labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLUSTERS = 3  # part of a seed: batching has 0 to 2
 
 
 def set_dropout(encoder: Any, config: Config, built: Config) -> None:
-    """Let an encoder drop what a stage says; ``built`` is the recipe that it was built by."""
+    """Give an encoder the dropout of a stage; ``built`` is the recipe that it was built by."""
     wanted = config.encoder.dropout, config.encoder.layer_dropout
     if isinstance(encoder, HasStagedDropout):
         encoder.set_dropout(*wanted)
@@ -34,11 +34,14 @@ def set_dropout(encoder: Any, config: Config, built: Config) -> None:
         )
 
 
-def carry_on(network: Network, before: Network, *, same_labels: bool) -> bool:
-    """Let a network go on where that of the stage before ended; the result says whether its classifiers do.
+def inherit(network: Network, before: Network, *, same_labels: bool) -> bool:
+    """Let a network take what it has in common with the network of the previous stage.
 
-    Encoders, heads, parts of classifiers and classifiers that both have are taken; a head that is new begins as it was
-    built. Classifiers of clusters (train.surrogate) are not those of labels (not ``same_labels``) and are left behind.
+    Encoders, heads, parts of classifiers, a tree and classifiers are taken; a new head stays as it was built.
+    Classifiers of clusters (train.surrogate) are not classifiers of labels (not ``same_labels``).
+
+    Returns:
+        Whether classifiers were taken.
     """
     for name in ("dual", "classifier"):
         new, old = getattr(network, name), getattr(before, name)
@@ -47,7 +50,7 @@ def carry_on(network: Network, before: Network, *, same_labels: bool) -> bool:
     if network.classifier_encoder is not None and before.classifier_encoder is not None:
         network.classifier_encoder = before.classifier_encoder
     if network.parts is not None and before.parts is not None:
-        network.parts.carry_on(before.parts)
+        network.parts.inherit(before.parts)
     if network.tree is not None and before.tree is not None:
         network.tree.load_state_dict(before.tree.state_dict())
         network.tree.tables = before.tree.tables
@@ -75,7 +78,7 @@ def surrogate_set(
         texts_NF: features or vectors of its texts, that labels are clustered by.
         config: the recipe of the stage.
         seed: of every random choice.
-        label_rows_LF: what the labels' texts say, where classifiers are made of it: a cluster says what its labels say.
+        label_rows_LF: the words of the labels, where classifiers are made of them; a cluster has those of its labels.
 
     References: Astec (arXiv 2111.06685), its surrogate task.
     """
@@ -85,7 +88,11 @@ def surrogate_set(
     graph = smoothing_graph(positives, rng)
     clusters_L = balanced_clusters(label_centroids(texts_NF, positives, graph), count, rng)
     logger.info(
-        "%d labels in %d clusters, %d or %d each", num_labels, count, num_labels // count, -(-num_labels // count)
+        "%d labels in %d clusters of %d or %d labels.",
+        num_labels,
+        count,
+        num_labels // count,
+        -(-num_labels // count),
     )
     members_LC = membership(clusters_L, count)
     return TrainingSet(
@@ -99,21 +106,21 @@ def surrogate_set(
     )
 
 
-def together(stages: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """How the stages went, together and each for itself."""
+def summarise_stages(stages: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The results of the stages, together and one by one."""
     last = list(stages.values())[-1]
     sums = {key: sum(result[key] for result in stages.values()) for key in ("epochs", "steps", "seconds")}
     return last | sums | {"seconds": round(sums["seconds"], 1), "stages": stages}
 
 
 def encoder_weights(encoder: Any) -> dict[str, torch.Tensor]:
-    """A copy of what an encoder has learned, to come back to."""
+    """A copy of an encoder's weights."""
     found = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
     return found | ({"table": encoder.table.weight.clone()} if hasattr(encoder, "table") else {})
 
 
 def restore_encoder(encoder: Any, weights: dict[str, torch.Tensor]) -> None:
-    """Be again what ``encoder_weights`` has copied."""
+    """Take weights that ``encoder_weights`` has copied."""
     encoder.load_state_dict({name: tensor for name, tensor in weights.items() if name != "table"})
     if "table" in weights:
         encoder.table.weight = weights["table"].clone()

@@ -1,4 +1,4 @@
-"""The label tree of a run: what its labels are clustered by, and what a recipe with one cannot have."""
+"""The label tree of a run, and the targets of its clusters."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ logger = logging.getLogger(__name__)
 
 # Astec's walks between labels, which smooth their centroids; none where a label has too many texts.
 _WALK = {"length": 50, "restart": 0.2, "most": 10}
-_MOST_TEXTS_OF_A_LABEL = 5000
+_MAX_TEXTS_PER_LABEL = 5000
 _TREE = 4  # part of a seed: batching has 0 to 2, clusters of a surrogate 3
 
 
 def smoothing_graph(positives: sparse.csr_array, rng: np.random.Generator) -> sparse.csr_array | None:
     """Which labels go together by walks between them, rows that add up to 1; None where a label has too many texts."""
-    if np.bincount(positives.indices, minlength=positives.shape[1]).max(initial=0) > _MOST_TEXTS_OF_A_LABEL:
+    if np.bincount(positives.indices, minlength=positives.shape[1]).max(initial=0) > _MAX_TEXTS_PER_LABEL:
         return None
-    graph = walk_targets(positives, rng, verbose=_MOST_TEXTS_OF_A_LABEL, **_WALK)  # type: ignore[arg-type]
+    graph = walk_targets(positives, rng, verbose=_MAX_TEXTS_PER_LABEL, **_WALK)  # type: ignore[arg-type]
     return sparse.csr_array(graph / graph.sum(axis=1)[:, None])
 
 
-def grown_tree(texts: Any, positives: sparse.csr_array, settings: Tree, seed: int) -> LabelTree:
+def grow_tree(texts: Any, positives: sparse.csr_array, settings: Tree, seed: int) -> LabelTree:
     """The tree over the labels of a training set, by the words or tokens that the texts of a label have in common.
 
     Args:
@@ -46,7 +46,7 @@ def grown_tree(texts: Any, positives: sparse.csr_array, settings: Tree, seed: in
     levels = kept_levels(settings.levels, num_labels)
     counts = [min(settings.levels[level], num_labels) for level in levels]
     tree = nested_clusters(label_centroids(rows, positives, graph), counts, rng, levels)
-    logger.info("%d labels in %s clusters", num_labels, " and ".join(map(str, counts)))
+    logger.info("Label tree: %d labels in %s clusters.", num_labels, " and ".join(map(str, counts)))
     return tree
 
 

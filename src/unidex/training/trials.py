@@ -1,4 +1,4 @@
-"""What is tried on the validation split beside the recipe as it stands: label texts as points, or hard negatives."""
+"""Trials on the validation split beside the recipe as it is: label texts as training points, or hard negatives."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ logger = logging.getLogger(__name__)
 
 # Targets of label texts are judged where at least so many labels are train texts, and left out below this share of true
 # ones. On see-also pages it is above a half, on dependencies of packages 4% (docs/results.md).
-_FEWEST_KNOWN = 100
-_LEAST_PRECISION = 0.2
+_MIN_KNOWN = 100
+_MIN_PRECISION = 0.2
 # A trial takes as long as the plain one: it is made where that is seconds.
-_TRIED_BELOW = 20_000
+_MAX_TEXTS = 20_000
 PLAIN = "plain"
-# What a trial was about, as the log says it.
-SAID = {
-    "gandalf": "taking label texts as training points (gandalf)",
-    "hard": "mining hard negatives",
-}
+# The trials, and what each trains with.
+TRIALS = {"gandalf": "Gandalf", "hard": "Hard negatives"}
+POINTS = {"gandalf": "label points", "hard": "mined labels"}
 
 Changes = dict[str, dict[str, Any]]
 
 
-def tries(dataset: Dataset, config: Config, seed: int) -> dict[str, Changes]:
+def plan_trials(dataset: Dataset, config: Config, seed: int) -> dict[str, Changes]:
     """Changes of the recipe by name, the plain one first.
 
-    One thing at most is tried beside it, so that choosing costs less than training.
+    At most one thing is tried beside it, so that choosing costs less than training.
     """
     wants_points, num_hard = config.augment.method == "auto", config.pool.try_hard_negatives
     plain: Changes = {"augment": {"method": "none"}} if wants_points else {}
@@ -39,12 +37,12 @@ def tries(dataset: Dataset, config: Config, seed: int) -> dict[str, Changes]:
     if not (wants_points or num_hard):
         return found
     if config.train.validation == 0:
-        logger.info("neither label texts as training points nor hard negatives are tried: there is no validation split")
-    elif len(dataset.train) > _TRIED_BELOW:
+        logger.info("No trials of Gandalf or hard negatives: there is no validation split (train.validation).")
+    elif len(dataset.train) > _MAX_TEXTS:
         logger.info(
-            "%d train texts: neither label texts as training points nor hard negatives are tried above %d",
+            "No trials of Gandalf or hard negatives: %d train texts, and trials take too long above %d.",
             len(dataset.train),
-            _TRIED_BELOW,
+            _MAX_TEXTS,
         )
     elif wants_points and _may_points_pay(dataset, config, seed):
         found["gandalf"] = {"augment": {"method": "gandalf"}}
@@ -54,17 +52,16 @@ def tries(dataset: Dataset, config: Config, seed: int) -> dict[str, Changes]:
 
 
 def _may_points_pay(dataset: Dataset, config: Config, seed: int) -> bool:
-    """Whether a trial with label texts is worth its time: not where their targets are known to be wrong."""
+    """Whether a trial of Gandalf is worth its time: not where its targets are known to be wrong."""
     train = dataset.train
     if not dataset.labels.texts.num_bytes:
         return False
     settings = config.augment.model_copy(update={"method": "gandalf"})
     found = agreement(label_points(train.positives, settings, seed), train.positives, train.filter_pairs)
-    if found.num_labels < _FEWEST_KNOWN or found.precision >= _LEAST_PRECISION:
+    if found.num_labels < _MIN_KNOWN or found.precision >= _MIN_PRECISION:
         return True
     logger.info(
-        "label texts as training points (gandalf) are not tried: of %d labels that are train texts themselves, "
-        "only %.0f%% of the targets would be true",
+        "No trial of Gandalf: for %d labels that are train texts themselves, only %.0f%% of its targets are true.",
         found.num_labels,
         100 * found.precision,
     )

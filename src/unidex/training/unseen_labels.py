@@ -39,7 +39,7 @@ def settle_unseen(network: Network, config: Config, positives: sparse.csr_array)
     seen_L = np.bincount(positives.indices, minlength=positives.shape[1]) > 0
     if seen_L.all() or not seen_L.any():
         return
-    logger.info("%d labels have no text in training: they score as labels do on average", int((~seen_L).sum()))
+    logger.info("%d labels have no training text: they score as labels do on average.", int((~seen_L).sum()))
     seen = torch.from_numpy(seen_L).to(network.device)
     network.classifiers.weight.copy_(with_mean_rows(network.classifiers.weight, seen))
 

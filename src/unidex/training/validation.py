@@ -1,4 +1,4 @@
-"""Choosing on a validation split of train: how a network is scored there, and what is chosen by it."""
+"""The validation split: held-out training texts that a network is scored on, and the choices made on them."""
 
 from __future__ import annotations
 
@@ -15,38 +15,45 @@ from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.distributed import Processes
 from unidex.errors import UnidexError
 from unidex.metrics.evaluation import places_needed
-from unidex.nn.network import Network, Vectors
+from unidex.nn.network import Network
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.calibration_fit import LEAST_TEXTS, Places, calibrated
 from unidex.scoring.calibration_fit import PLACES as CALIBRATED_PLACES
-from unidex.scoring.decision_tree import CANDIDATES, Fusing
-from unidex.scoring.fusion import EVEN, FUSIONS, NEIGHBOURS, PRIORS, Parts, Weights, best_weights, parts_of
-from unidex.scoring.knn import Neighbours
+from unidex.scoring.decision_tree import FEATURES as TREE_FEATURES
+from unidex.scoring.decision_tree import DecisionTreeFusion, DecisionTreeRanker
+from unidex.scoring.fusion import FUSIONS, KNN_WEIGHTS, LABEL_PRIORS, best_weights
+from unidex.scoring.knn import KnnPart
+from unidex.scoring.label_index import build_index
+from unidex.scoring.layout import EVEN, Layout, Weights
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
+from unidex.scoring.rankers import WeightedSum, added_weights, part_names
+from unidex.scoring.scorer import CANDIDATES, LabelFrequencies, Scorer
 from unidex.sparse_rows import contains
 from unidex.topk import PADDING, TopK
 
 logger = logging.getLogger(__name__)
 
-# More validation texts than this make a choice slower, not better: of weights, and of when to stop. What is not held
-# back is trained on.
-_MOST_TEXTS = 3000
-_A_LOOK = 800
+# More validation texts make the choice of weights and of the epoch slower, not better. The others are trained on.
+_MAX_TEXTS = 3000
+# Validation texts that are scored after an epoch.
+_EPOCH_TEXTS = 800
+# Labels per text among which weights are chosen.
+_CANDIDATES = 64
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What the validation split has decided.
+    """The settings chosen on the validation split.
 
     Attributes:
         epochs: passes over the texts.
         fusion: weight of the dual encoder.
-        knn: weight of the nearest train texts' labels.
-        label_prior: weight of a label's frequency.
+        knn: weight of the kNN part.
+        label_prior: weight of the label prior.
         augment: the method of augmentation.
-        hard_negatives: mined labels drawn for each text.
+        hard_negatives: mined labels drawn per text.
         metrics: of the best trial.
-        value: what they were compared by.
+        value: of the metric that trials are compared by.
     """
 
     epochs: int
@@ -58,23 +65,28 @@ class Choice:
     metrics: dict[str, float]
     value: float
 
+    @property
+    def weights(self) -> Weights:
+        """The chosen weights of the parts of a score."""
+        return Weights(self.fusion, self.knn, self.label_prior)
+
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Train texts that are kept back, as a network in training is scored on them.
+    """Held-out training texts, on which a network in training is scored.
 
-    Labels that only these texts have are left out, as positives and as answers: the model that is trained on all texts
-    in the end will know them, and a choice that is good at unknown labels would be made for a problem nobody has.
+    Labels that only these texts have are left out, as positives and as answers: the final model is trained on all texts
+    and knows them, so that a choice must not favour labels without training texts.
 
     Attributes:
-        dataset: whose train split is divided.
+        dataset: the data set whose train split is divided.
         rows: ids of the texts that are trained on.
-        split: the texts kept back, without those that have no label left.
+        split: the held-out texts, without those that have no label left.
         texts: their prepared form.
         train_texts: the prepared form of all train texts.
         labels: prepared texts of this process's labels.
         forbidden: ids of the labels that are left out.
-        processes: who takes part.
+        processes: all processes of the run.
     """
 
     dataset: Dataset
@@ -88,7 +100,7 @@ class Validation:
 
     @classmethod
     def of(cls, dataset: Dataset, share: float, seed: int, texts: Any, labels: Any, processes: Processes) -> Validation:
-        """Keep a share of the train texts back; ``texts`` and ``labels`` are the prepared ones, all of them."""
+        """Hold out a share of the train texts; ``texts`` and ``labels`` are all prepared texts."""
         rows, held_out = _held_out(texts, len(dataset.train), share, seed)
         known = np.bincount(dataset.train.positives[rows].indices, minlength=dataset.num_labels) > 0
         lost = np.flatnonzero(~known & (dataset.label_frequencies() > 0))
@@ -107,44 +119,48 @@ class Validation:
         return cls(dataset, rows, kept, texts[held_out[answered]], texts, own, lost, processes)
 
     def score(self, network: Network, fusion: float) -> dict[str, float]:
-        """The metrics of a network on some of the texts: for a look between two epochs."""
-        split = self.split.take(np.arange(min(_A_LOOK, len(self.split))))
+        """The metrics of a network on some of the texts, for a check between two epochs."""
+        split = self.split.take(np.arange(min(_EPOCH_TEXTS, len(self.split))))
         texts = self.texts[: len(split)]
         return score_network(
             network, texts, self.labels, self.dataset, split, fusion, self.processes, forbidden=self.forbidden
         )
 
     def choice(self, network: Network, epochs: int, config: Config) -> Choice:
-        """What a trial has come to: a network that was best after ``epochs``."""
+        """The result of a trial: a network that was best after ``epochs``, and the best weights of its parts."""
         predict, metric = config.predict, config.train.metric
-        both = network.dual is not None and network.classifier is not None
-        fusions = FUSIONS if predict.choose_fusion and both else ()
-        priors = PRIORS if predict.choose_label_prior else ()
-        places = places_needed(self.split, PLACES)
-        if network.tree is not None:
-            metrics = metrics_of(self._by_tree(network, places), self.dataset, self.split)
-            value = metric_value(metrics, metric)
-            return Choice(epochs, predict.fusion, 0.0, 0.0, config.augment.method, 0, metrics, value)
-        parts = self._parts(network, config, places, near=predict.choose_knn or predict.knn > 0)
+        places, weights = places_needed(self.split, PLACES), Weights.of(predict)
+        fusions = FUSIONS if predict.choose_fusion and len(Layout.of(network, weights).heads) == 2 else ()
+        knn_weights = KNN_WEIGHTS if predict.choose_knn else ()
+        priors = LABEL_PRIORS if predict.choose_label_prior else ()
+        if fusions or knn_weights or priors:
+            # The best labels under any weights are among the best by the mean of both heads and by the kNN part.
+            scorer, queries = self._scorer(network, config, Weights(EVEN, float(predict.choose_knn or predict.knn > 0)))
+            candidates = scorer.candidates(
+                queries, max(_CANDIDATES, places), features=part_names(scorer.layout), forbidden=self.forbidden
+            )
 
-        def metrics_with(tried: Weights) -> dict[str, float]:
-            return metrics_of(parts.ranked(tried, places), self.dataset, self.split)
+            def metrics_with(tried: Weights) -> dict[str, float]:
+                ranker = WeightedSum.of(scorer.layout, tried)
+                return metrics_of(ranker.rank(candidates, places), self.dataset, self.split)
 
-        weights = best_weights(
-            lambda tried: metric_value(metrics_with(tried), metric),
-            Weights(predict.fusion, predict.knn, predict.label_prior),
-            fusions=fusions,
-            neighbours=NEIGHBOURS if predict.choose_knn else (),
-            priors=priors,
-        )
-        metrics = metrics_with(weights)
-        if fusions or priors or predict.choose_knn:
+            weights = best_weights(
+                lambda tried: metric_value(metrics_with(tried), metric),
+                weights,
+                fusions=fusions,
+                knn_weights=knn_weights,
+                priors=priors,
+            )
+            metrics = metrics_with(weights)
             logger.info(
-                "best on validation: weight %g of the dual encoder, %g of neighbours, %g of label frequency",
+                "Fusion weights (validation): dual %g, classifier %g, kNN %g, label prior %g.",
                 weights.fusion,
+                1 - weights.fusion,
                 weights.knn,
                 weights.label_prior,
             )
+        else:
+            metrics = metrics_of(self._predicted(network, config, weights, places), self.dataset, self.split)
         return Choice(
             epochs,
             weights.fusion,
@@ -156,23 +172,26 @@ class Validation:
             metric_value(metrics, metric),
         )
 
-    def fused(self, network: Network, config: Config) -> tuple[Fusing, TopK]:
-        """A tree that fuses the scores of both heads, and what it predicts for the texts kept back.
+    def decision_tree(self, network: Network, config: Config, weights: Weights) -> tuple[DecisionTreeFusion, TopK]:
+        """A decision tree that fuses the scores of both heads, and its predictions for the held-out texts.
 
         Each half of the texts is predicted by a tree that was fitted to the other half.
         """
-        places = places_needed(self.split, CANDIDATES)
-        parts = self._parts(network, config, places, near=False)
-        frequencies_L = self.dataset.label_frequencies()
-        hits_NK = contains(self.split.positives, parts.ids_NK)
-        counts_NK = (parts.ids_NK >= 0) & ~contains(self.split.filter_pairs, parts.ids_NK)
+        scorer, queries = self._scorer(network, config, weights)
+        candidates = scorer.candidates(
+            queries,
+            places_needed(self.split, CANDIDATES),
+            features=(*TREE_FEATURES, *added_weights(weights)),
+            forbidden=self.forbidden,
+        )
+        ids_NK = candidates.ids_NK
+        hits_NK = contains(self.split.positives, ids_NK)
+        counts_NK = (ids_NK >= 0) & ~contains(self.split.filter_pairs, ids_NK)
 
-        def fit(chosen_N: NDArray[np.bool_]) -> Fusing:
+        def fit(chosen_N: NDArray[np.bool_]) -> DecisionTreeFusion:
             pairs = counts_NK & chosen_N[:, None]
-            return Fusing.fit(
-                parts.classifier_NK[pairs],
-                parts.dual_NK[pairs],
-                frequencies_L[parts.ids_NK[pairs]],
+            return DecisionTreeFusion.fit(
+                {name: values[pairs] for name, values in candidates.features.items()},
                 hits_NK[pairs],
                 weight=config.predict.decision_tree_weight,
                 num_train=len(self.dataset.train),
@@ -180,76 +199,76 @@ class Validation:
             )
 
         half_N = np.arange(len(self.split)) % 2 == 0
-        ids_NK = np.full_like(parts.ids_NK, PADDING)
-        scores_NK = np.full(ids_NK.shape, -np.inf, dtype=np.float32)
+        found = TopK(np.full_like(ids_NK, PADDING), np.full(ids_NK.shape, -np.inf, dtype=np.float32))
         for chosen_N in (half_N, ~half_N) if len(self.split) > 1 else ():
-            own = (parts.ids_NK[chosen_N], parts.classifier_NK[chosen_N], parts.dual_NK[chosen_N])
-            found = fit(~chosen_N).ranked(*own, frequencies_L)
-            ids_NK[chosen_N], scores_NK[chosen_N] = found.ids, found.scores
-        return fit(np.ones(len(self.split), dtype=bool)), TopK(ids_NK, scores_NK)
+            ranker = DecisionTreeRanker(fit(~chosen_N), added_weights(weights))
+            best = ranker.rank(candidates.take(chosen_N), ids_NK.shape[1])
+            found.ids[chosen_N], found.scores[chosen_N] = best.ids, best.scores
+        return fit(np.ones(len(self.split), dtype=bool)), found
 
     def calibration_of(self, found: TopK) -> Calibration | None:
-        """Probabilities fitted to predictions for the texts kept back; None where texts are too few."""
+        """Probabilities fitted to predictions for the held-out texts; None where texts are too few."""
         if len(self.split) < LEAST_TEXTS:
-            logger.info("no probabilities: %d validation texts, %d are needed", len(self.split), LEAST_TEXTS)
+            logger.info("No probabilities: %d validation texts, but %d are needed.", len(self.split), LEAST_TEXTS)
             return None
         return calibrated(Places.of(found, self.split.positives, self.split.filter_pairs, self._counts()))[0]
 
     def calibration(self, network: Network, config: Config, weights: Weights) -> Calibration | None:
-        """Probabilities fitted to what a network says with these weights; None where texts are too few."""
+        """Probabilities fitted to a network's predictions with these weights; None where texts are too few."""
         places = places_needed(self.split, CALIBRATED_PLACES)
-        if network.tree is not None:
-            return self.calibration_of(self._by_tree(network, places))
-        parts = self._parts(network, config, places, near=weights.knn > 0)
-        return self.calibration_of(parts.ranked(weights, places))
+        return self.calibration_of(self._predicted(network, config, weights, places))
 
-    def _by_tree(self, network: Network, places: int) -> TopK:
-        """The best labels of the texts kept back, as a label tree finds them."""
-        queries = network.text_vectors(self.texts, self.processes).joined()
-        return network.tree_index(self.labels, self.processes).search(queries, places, forbidden=self.forbidden)
+    def _predicted(self, network: Network, config: Config, weights: Weights, places: int) -> TopK:
+        """The best labels of the held-out texts, as a model with these weights predicts them."""
+        scorer, queries = self._scorer(network, config, weights)
+        return scorer.search(queries, places, forbidden=self.forbidden)
 
     def _counts(self) -> NDArray[np.int64]:
-        """Number of texts that are trained on of each label."""
+        """Number of texts per label among those that are trained on."""
         return np.bincount(self.dataset.train.positives[self.rows].indices, minlength=self.dataset.num_labels)
 
-    def _parts(self, network: Network, config: Config, places: int, *, near: bool) -> Parts:
-        """The parts of the scores of candidates for the texts kept back; ``near``: with those of neighbours."""
-        queries = network.text_vectors(self.texts, self.processes)
-        own = network.label_vectors(self.labels)
-        labels = Vectors(
-            *(None if part is None else self.processes.gather(part) for part in (own.dual, own.classifier))
-        )
-        neighbours = None
-        if near:
-            neighbours = Neighbours.of(
-                network.text_vectors(self.train_texts[self.rows], self.processes).joined(EVEN).cpu().numpy(),
+    def _scorer(self, network: Network, config: Config, weights: Weights) -> tuple[Scorer, NDArray[np.float32]]:
+        """The scorer that a model with this network has, and the queries of the held-out texts.
+
+        The frequencies are those of the texts that are trained on, and so is the kNN part.
+        """
+        layout, predict = Layout.of(network, weights), config.predict
+        counts = self._counts()
+        labels = network.label_vectors(self.labels).gathered(self.processes)
+        knn = None
+        if weights.knn > 0:
+            train = network.text_vectors(self.train_texts[self.rows], self.processes)
+            knn = KnnPart.of(
+                layout.knn_vectors(train).cpu().numpy(),
                 self.dataset.train.positives[self.rows],
-                num_neighbours=config.predict.knn_texts,
-                temperature=config.predict.knn_temperature,
+                num_nearest=predict.knn_texts,
+                temperature=predict.knn_temperature,
             )
-        return parts_of(queries, labels, self._counts(), neighbours, least=places, forbidden=self.forbidden)
+        index = build_index(network, layout, labels, counts)
+        scorer = Scorer(layout, index, LabelFrequencies(counts), knn)
+        return scorer, layout.queries(network.text_vectors(self.texts, self.processes)).cpu().numpy()
 
 
 def _held_out(texts: Any, num_texts: int, share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to train on, and rows to keep back: texts that are much alike together, where their features are known.
+    """Rows to train on, and rows to hold out. Where features are known, similar texts go to the same side.
 
-    Train texts are often more like each other (versions, editions, parts of one thing) than new texts will be like
-    them. Texts whose rarest shared feature is the same go to the same side.
+    Train texts are often more similar to each other (versions, editions, parts of one thing) than new texts are to
+    them. Texts with the same rarest shared feature go to the same side.
     """
     if not sparse.issparse(texts):
-        return split_rows(num_texts, min(share, _MOST_TEXTS / max(1, num_texts)), seed)
+        return split_rows(num_texts, min(share, _MAX_TEXTS / max(1, num_texts)), seed)
     groups = rarest_features(sparse.csr_array(texts))
     order = np.random.default_rng(seed).permutation(texts.shape[1] + 1)
-    # Texts of one group stand together; a group that is cut by the end of the held-out part does no harm.
+    # Texts of one group are adjacent; one group may be cut by the end of the held-out part, which does no harm.
     ranked = np.argsort(order[groups], kind="stable")
-    count = min(max(1, round(share * num_texts)), max(0, num_texts - 1), _MOST_TEXTS)
+    count = min(max(1, round(share * num_texts)), max(0, num_texts - 1), _MAX_TEXTS)
     return np.sort(ranked[count:]), np.sort(ranked[:count])
 
 
 def rarest_features(rows_NF: sparse.csr_array) -> NDArray[np.int64]:
-    """For each text, which of its features that other texts have too is the rarest; the last of all where none is.
+    """The rarest feature of each text that other texts have too; the number of features where it has none.
 
-    Features that one text alone has say nothing of likeness. Of equally rare ones the lower id counts.
+    Features of a single text tell nothing about similarity. Of equally rare features the lower id is taken.
 
     >>> rarest_features(sparse.csr_array(np.array([[1, 1, 0, 0], [1, 1, 0, 1], [1, 0, 1, 0]]))).tolist()
     [1, 1, 0]

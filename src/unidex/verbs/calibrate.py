@@ -50,13 +50,13 @@ def calibrate(
         frequencies[ids_of[ids_of >= 0]] = model.labels.frequencies[ids_of >= 0]
         topk = predict_split(model, dataset, texts, mode, PLACES)
         places = Places.of(topk, texts.positives, texts.filter_pairs, frequencies)
-        if check and model.calibration is not None:
-            probabilities = model.calibration.probabilities(places.topk, frequencies)
+        if check and model.scorer.calibration is not None:
+            probabilities = model.scorer.calibration.probabilities(places.topk, frequencies)
         else:
-            model.calibration, probabilities = calibrated(places, mode=mode, precision=precision)
-            model.metrics["calibration"] = model.calibration.summary() | {"data": dataset.name, "split": split}
+            model.scorer.calibration, probabilities = calibrated(places, mode=mode, precision=precision)
+            model.metrics["calibration"] = model.scorer.calibration.summary() | {"data": dataset.name, "split": split}
     found = {"model": str(folder), "data": dataset.name, "split": split}
-    found |= checked(places, model.calibration, probabilities)
+    found |= checked(places, model.scorer.calibration, probabilities)
     if plot is not None:
         from unidex.report.reliability_diagram import draw_reliability
 

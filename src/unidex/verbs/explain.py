@@ -9,7 +9,7 @@ from unidex.model.explanation import explain
 
 if TYPE_CHECKING:
     from unidex.model.model import Model
-    from unidex.model.searcher import Mode
+    from unidex.scoring.layout import Mode
 
 
 def explain_text(

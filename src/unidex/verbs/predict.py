@@ -12,7 +12,7 @@ import numpy as np
 
 from unidex.errors import DataError, quoted
 from unidex.model.label_set import LabelSet
-from unidex.model.searcher import Mode
+from unidex.scoring.layout import Mode
 from unidex.verbs.labels import Frequency
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ def remember_texts(model: Model, file: Path) -> dict[str, int]:
     """Add texts and their labels to the kNN part of a loaded model; the result counts them."""
     texts, positives = read_pairs(model, file)
     model.remember(texts, positives)
-    assert model.neighbours is not None
+    assert model.scorer.knn is not None
     return {
         "num_texts": len(texts),
         "num_pairs": int(positives.nnz),
         "num_labels": len(np.unique(positives.indices)),
-        "total": model.neighbours.num_texts,
+        "total": model.scorer.knn.num_texts,
     }

@@ -95,7 +95,7 @@ def test_a_killed_comparison_is_continued(compared, data, tmp_path):
     assert (killed["training"]["num_starts"], other["training"]["num_starts"]) == (2, 1)
     # The orphan of the killed process has stopped: its log ends with that, and then the second process went on.
     log = (out / "work" / "unidec-none-0.log").read_text()
-    assert re.search(r"stopped by a signal at step \d+|resumed at step \d+", log)
+    assert re.search(r"stopped by a signal at step \d+|Resumed at step \d+", log)
     unbroken = train(data, "unidec", settings=[*SETTINGS, LONGER])
     assert unbroken.metrics["test"] == load_model(out / "runs" / "unidec-none-0").metrics["test"]
 
@@ -236,7 +236,7 @@ def test_a_failed_run_does_not_stop_the_others(compared, data, tmp_path):
     assert [system["seeds"] for system in found["systems"]] == [[0], [0]]
     (failed,) = found["failed"]
     assert failed["name"] == "broken-none-0"
-    assert "the loss must be a number, but is not any more at step" in failed["error"]
+    assert "the loss must be a finite number, but is not at step" in failed["error"]
     assert failed["error"] in str(failed_error(found))
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "1 run failed" in page
@@ -552,10 +552,10 @@ def test_curves_continue_over_phases_and_trials_are_drawn_beside():
     said = [{"phase": "training", "epoch": n, "loss": 1 / n} for n in (1, 2)]
     said += [{"phase": "training", "epoch": 2, "validation": {"P@1": 40.0}}]
     said += [{"phase": "training-gandalf", "epoch": n, "loss": 2 / n} for n in (1, 2)]
-    said += [{"phase": "falling", "epoch": 1, "loss": 0.1}]
+    said += [{"phase": "decay", "epoch": 1, "loss": 0.1}]
     lines = curve_lines(said, "loss")
     assert [epoch for epoch, _ in lines["training-gandalf"]] == [1, 2]
-    assert lines["falling"] == [(3, 0.1)]
+    assert lines["decay"] == [(3, 0.1)]
     assert curve_lines(said, "P@1") == {"training": [(2, 40.0)]}
 
 

@@ -26,7 +26,7 @@ from unidex.features.extractor import FeatureExtractor
 from unidex.features.single_text import placed_words, words_in
 from unidex.features.word_places import merged
 from unidex.features.words import normal_form
-from unidex.model.attribution import carried, feature_scores
+from unidex.model.attribution import attribute, feature_scores
 from unidex.model.explanation import explain
 from unidex.model.model import Model, label_set
 from unidex.nn.assembly import build_network
@@ -34,10 +34,10 @@ from unidex.nn.heads import ClassifierHead, DualHead
 from unidex.scoring import knn as neighbours
 from unidex.scoring import nearest_texts as nearest
 from unidex.scoring.calibration import Calibration
-from unidex.scoring.knn import Neighbours
+from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_texts import LabelTexts
 from unidex.scoring.nearest_texts import NearestTexts
-from unidex.scoring.snippets import KeptTexts
+from unidex.scoring.snippets import Snippets
 
 DATA = topics(num_labels=12, num_train=90, num_test=6, labels_per_text=3)
 # Words that were never seen go into buckets; those of the first are words of labels.
@@ -95,7 +95,7 @@ def test_parts_sum_to_the_score_and_words_to_the_scores_of_the_heads(recipe):
     model = random_model(recipe[0], *recipe[1:])
     heads = [name for name in ("dual", "classifier") if getattr(model.network, name) is not None]
     predict = model.config.predict
-    others = ["neighbours"] * (predict.knn > 0) + ["frequency"] * (predict.label_prior != 0)
+    others = ["knn"] * (predict.knn > 0) + ["label_prior"] * (predict.label_prior != 0)
     for mode in ("both", *heads):
         for text in ASKED:
             best = model.predict([text], 4, mode=mode)
@@ -198,13 +198,13 @@ def network_of(encoder, head="dual"):
 
 
 def test_repeated_words_share_and_a_bigram_is_halved():
-    found = carried(network_of(two_words()), "red HAT, red", np.array([[1.0, 0.0]], dtype=np.float32), None)
+    found = attribute(network_of(two_words()), "red HAT, red", np.array([[1.0, 0.0]], dtype=np.float32), None)
     assert found.starts.tolist() == [0, 4, 9]
     assert found.ends.tolist() == [3, 7, 12]
     assert found.scores[0, 0] == found.scores[0, 2] > 0
     assert found.scores[0, 1] == 0
     # Three features of one weight: the bigram's row (1, 1) brings as much as both words, and half of it to either.
-    found = carried(network_of(two_words(bigrams=True)), "red hat", np.array([[0.0, 1.0]], dtype=np.float32), None)
+    found = attribute(network_of(two_words(bigrams=True)), "red hat", np.array([[0.0, 1.0]], dtype=np.float32), None)
     length = math.hypot(2, 2)
     assert found.scores[0].tolist() == pytest.approx([0.5 / length, 1.5 / length])
     assert found.rest.tolist() == pytest.approx([0])
@@ -212,7 +212,7 @@ def test_repeated_words_share_and_a_bigram_is_halved():
 
 def test_features_without_a_word_are_left_out_and_parts_lie_in_their_word():
     encoder = two_words(parts=True)
-    found = carried(network_of(encoder), "old redHat is", np.array([[1.0, 1.0]], dtype=np.float32), None)
+    found = attribute(network_of(encoder), "old redHat is", np.array([[1.0, 1.0]], dtype=np.float32), None)
     assert (found.starts.tolist(), found.ends.tolist()) == ([4], [10])
     assert found.scores[0].tolist() == pytest.approx([math.sqrt(2)])
 
@@ -320,7 +320,7 @@ def test_a_transformer_is_explained_by_gradient_times_input(transformer_model, m
     embedded = encoder.model.get_input_embeddings()(ids).detach()
     # [CLS] red shoe ##s , of a [SEP]: the hat is beyond the 8 tokens that are read, and the comma is [UNK].
     assert ids.shape[1] == 8
-    vectors = torch.from_numpy(model.index.vectors(np.array([reason.id for reason in reasons])))
+    vectors = torch.from_numpy(model.scorer.index.vectors(np.array([reason.id for reason in reasons])))
 
     def scores(scale_T):
         hidden = encoder.model(inputs_embeds=embedded * scale_T[None, :, None]).last_hidden_state
@@ -364,8 +364,7 @@ def test_labels_of_a_transformer_in_blocks_are_those_of_one_pass(transformer_mod
 
 def similarities(model, text):
     """Of a text with every train text: the mean of both heads' inner products."""
-    network = model.network
-    query, stored = (network.text_vectors(network.encoder.prepare(t)).joined() for t in ([text], DATA.train.texts))
+    query, stored = (model.scorer.layout.side_by_side(model.vectors(texts)) for texts in ([text], DATA.train.texts))
     return ((stored / 2).half().float() @ query[0]).numpy()
 
 
@@ -420,7 +419,7 @@ def test_a_frequent_label_is_compared_with_a_bounded_number_of_texts(monkeypatch
     monkeypatch.setattr(neighbours, "AMONG_NEAREST", 30)
     vectors = unit_vectors(200)
     positives = sparse.csr_array(np.stack([np.arange(200) % 4 > 0, np.arange(200) % 50 == 0], axis=1).astype(float))
-    part = Neighbours.of(vectors, positives)
+    part = KnnPart.of(vectors, positives)
     query = vectors[33]
     compared = []
     similarities_of = NearestTexts.similarities
@@ -451,7 +450,7 @@ def test_snippets_are_saved_and_grow_with_remembered_texts(tmp_path):
     assert (tmp_path / "model" / "neighbours" / "texts.bytes.npy").stat().st_size < 20 * 90 + 200
     loaded = Model.load(tmp_path / "model")
     # Mapped, not read.
-    block = loaded.neighbours.kept._first._block
+    block = loaded.scorer.knn.snippets._first._block
     assert isinstance(block.base if not isinstance(block, np.memmap) else block, np.memmap)
     text = "an unheard of thing, of more than twenty characters"
     pair = sparse.csr_array(([1.0], [5], [0, 1]), shape=(1, 12))
@@ -462,7 +461,7 @@ def test_snippets_are_saved_and_grow_with_remembered_texts(tmp_path):
         assert reason.texts[0]["text"] == text[:20]
         assert reason.texts[0]["similarity"] == pytest.approx(1, abs=0.01)
         assert reason.texts[1:] == before.texts[:2]
-        assert len(loaded.neighbours.kept) == 91
+        assert len(loaded.scorer.knn.snippets) == 91
         loaded.save(tmp_path / "model")
         loaded = Model.load(tmp_path / "model")
 
@@ -470,7 +469,7 @@ def test_snippets_are_saved_and_grow_with_remembered_texts(tmp_path):
 def test_snippets_without_a_knn_part_are_stored_but_not_searched(monkeypatch):
     model = random_model("auto", weights={"predict.knn": 0.0})
     alone = random_model("auto", weights={"predict.knn": 0.0, "predict.snippet_length": 0})
-    assert alone.neighbours is None
+    assert alone.scorer.knn is None
     assert explain(alone, ASKED[0])[0].texts == explain(alone, ASKED[0])[0].together == []
 
     def searched(*_):
@@ -482,7 +481,7 @@ def test_snippets_without_a_knn_part_are_stored_but_not_searched(monkeypatch):
     reasons = explain(model, ASKED[0])
     assert all("neighbours" not in reason.parts for reason in reasons)
     assert any(reason.texts for reason in reasons)
-    with pytest.raises(ModelError, match="with neighbours, but in this one they count for nothing; train it with"):
+    with pytest.raises(ModelError, match="kNN part of a weight above 0, but this one has none; train it with"):
         model.remember(["a"], sparse.csr_array((1, 12)))
 
 
@@ -492,24 +491,24 @@ def test_without_snippets_an_explanation_has_no_texts_but_cooccurrence():
     assert all(reason.texts == [] for reason in reasons)
     assert any(reason.together for reason in reasons)
     model.remember(["a"], sparse.csr_array((1, 12)))
-    assert model.neighbours.kept is None
+    assert model.scorer.knn.snippets is None
 
 
 def test_damaged_snippets_are_refused(tmp_path):
-    kept = KeptTexts.of(["red hat", "", "h\ud800t"], most=3)
+    kept = Snippets.of(["red hat", "", "h\ud800t"], max_length=3)
     kept.add(["\u65e5\u672c\u8a9e\u3067"])
     kept.write(tmp_path)
-    again = KeptTexts.read(tmp_path, 4, 3)
+    again = Snippets.read(tmp_path, 4, 3)
     assert [again[row] for row in range(4)] == ["red", "", "h?t", "\u65e5\u672c\u8a9e"]
     with pytest.raises(ModelError, match="must hold the beginnings of 5 texts as its manifest says, but holds 4"):
-        KeptTexts.read(tmp_path, 5, 3)
+        Snippets.read(tmp_path, 5, 3)
     (tmp_path / "texts.ends.npy").write_bytes(b"x")
-    with pytest.raises(ModelError, match=r"kept train texts must be whole, but: .*; build it again"):
-        KeptTexts.read(tmp_path, 4, 3)
-    with pytest.raises(ValueError, match=r"kept texts must be one a train text \(3\), but are 4"):
-        Neighbours.of(np.eye(3, dtype=np.float32), sparse.csr_array((3, 2)), kept=kept)
-    part = Neighbours.of(np.eye(4, dtype=np.float32), sparse.csr_array((4, 2)), kept=kept)
-    with pytest.raises(ValueError, match=r"texts must be one a vector \(1\), but are 2"):
+    with pytest.raises(ModelError, match=r"snippets must be whole, but: .*; build it again"):
+        Snippets.read(tmp_path, 4, 3)
+    with pytest.raises(ValueError, match=r"there must be one snippet per training text \(3\), but there are 4"):
+        KnnPart.of(np.eye(3, dtype=np.float32), sparse.csr_array((3, 2)), snippets=kept)
+    part = KnnPart.of(np.eye(4, dtype=np.float32), sparse.csr_array((4, 2)), snippets=kept)
+    with pytest.raises(ValueError, match=r"there must be one text per vector \(1\), but are 2"):
         part.add(np.ones((1, 4), dtype=np.float32), sparse.csr_array((1, 2)), ["a", "b"])
     part.add(np.ones((1, 4), dtype=np.float32), sparse.csr_array((1, 2)))
     assert (part.num_texts, len(kept), kept[4]) == (5, 5, "")
@@ -546,7 +545,7 @@ def test_removed_labels_are_not_explained_and_added_ones_have_no_train_texts():
     (reason,) = explain(model, ASKED[0], labels=["late"])
     assert (reason.id, reason.text, reason.frequency) == (added, "w0a w2c", "tail")
     assert reason.texts == reason.together == []
-    assert reason.parts["neighbours"] == reason.parts["frequency"] == 0
+    assert reason.parts["knn"] == reason.parts["label_prior"] == 0
     assert total(reason) == pytest.approx(of_heads(reason), abs=1e-5)
     assert {"w0a", "W2c", "w2c"} <= {token.token for token in reason.tokens}
 
@@ -556,7 +555,7 @@ def test_explained_probabilities_are_the_predicted_ones():
     assert all(reason.probability is None for reason in explain(model, ASKED[0]))
     best = model.predict(list(DATA.train.texts), 5)
     hits = np.take_along_axis(DATA.train.positives.toarray(), best.ids, axis=1) > 0
-    model.calibration = Calibration.fit(best, hits, model.labels.frequencies, "both")
+    model.scorer.calibration = Calibration.fit(best, hits, model.labels.frequencies, "both")
     found = model.probabilities(model.predict([ASKED[0]], 5))[0].tolist()
     assert len(set(found)) > 1
     reasons = explain(model, ASKED[0])
@@ -620,14 +619,14 @@ def test_explain_prints_the_explanation(folder):
     lines = done.stdout.splitlines()
     titles = [line for line in lines if re.match(r"\d\. ", line)]
     assert [line.split("  ")[0] for line in titles] == [f"{n}. {r['text']}" for n, r in enumerate(reasons, start=1)]
-    names = [line.split()[0] for line in lines if re.match(r"   (dual|classifier|neighbours|frequency) ", line)]
-    assert names == ["dual", "classifier", "neighbours", "frequency"] * 2
+    names = [line.split()[0] for line in lines if re.match(r"   (dual|classifier|knn|label_prior) ", line)]
+    assert names == ["dual", "classifier", "knn", "label_prior"] * 2
     assert sum(line.startswith("   train text") for line in lines) == sum(len(r["texts"]) for r in reasons)
     assert sum(line.startswith("   occurs with") for line in lines) == sum(len(r["together"]) for r in reasons)
     (first, *_) = [line for line in lines if line.startswith("   text")]
     best = max(reasons[0]["tokens"], key=lambda token: abs(token["score"]))["token"]
     assert f"**{best}**" in first or f"~{best}~" in first
-    assert re.sub(r"[*~]", "", first).removeprefix("   text        ") == text
+    assert re.sub(r"[*~]", "", first).removeprefix("   text          ") == text
 
 
 def test_explain_prints_json_and_reads_standard_input(folder, monkeypatch):

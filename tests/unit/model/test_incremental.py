@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,10 +23,10 @@ from unidex.model import incremental as teaching
 from unidex.model.incremental import teach
 from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
-from unidex.model.rotation import Lesson, _pull, turned
+from unidex.model.rotation import Pairs, _pull, rotate
 from unidex.nn.assembly import build_network
 from unidex.scoring import nearest_texts as nearest
-from unidex.scoring.knn import Neighbours
+from unidex.scoring.knn import KnnPart
 from unidex.verbs.labels import add_labels, teach_labels
 from unidex.verbs.train import train
 
@@ -89,8 +90,8 @@ def precision(model, dataset):
 # The mathematics of turning.
 
 
-def random_lesson(seed, num_texts=30, num_taught=4, num_others=9, dim=8, temperature=0.1):
-    """A lesson of all pairs, and the same as dense tables: scores of all labels are known, the taught ones first."""
+def random_pairs(seed, num_texts=30, num_taught=4, num_others=9, dim=8, temperature=0.1):
+    """A pairs of all pairs, and the same as dense tables: scores of all labels are known, the taught ones first."""
     rng = np.random.default_rng(seed)
     vectors, texts = (rng.standard_normal((number, dim)) for number in (num_taught + num_others, num_texts))
     vectors, texts = (table / np.linalg.norm(table, axis=1, keepdims=True) for table in (vectors, texts))
@@ -100,7 +101,7 @@ def random_lesson(seed, num_texts=30, num_taught=4, num_others=9, dim=8, tempera
     others = positives[:, num_taught:]
     text_P, label_P = (numbers.ravel() for numbers in np.indices((num_texts, num_taught)))
     text_F = np.nonzero(others)[0]
-    lesson = Lesson(
+    pairs = Pairs(
         texts.astype(np.float32),
         text_P,
         label_P,
@@ -111,7 +112,7 @@ def random_lesson(seed, num_texts=30, num_taught=4, num_others=9, dim=8, tempera
         scores[others],
         temperature,
     )
-    return vectors.astype(np.float32), texts, positives, lesson
+    return vectors.astype(np.float32), texts, positives, pairs
 
 
 def dense_pull(vectors, texts, positives, temperature):
@@ -125,8 +126,8 @@ def dense_pull(vectors, texts, positives, temperature):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_give_what_the_formula_gives_on_dense_tables(seed):
-    vectors, texts, positives, lesson = random_lesson(seed)
-    found = _pull(vectors[:4], lesson).reshape(30, 4)
+    vectors, texts, positives, pairs = random_pairs(seed)
+    found = _pull(vectors[:4], pairs).reshape(30, 4)
     assert found == pytest.approx(dense_pull(vectors, texts, positives, 0.1)[:, :4], rel=1e-4)
 
 
@@ -139,18 +140,18 @@ def test_the_pull_is_the_gradient_of_decoupled_softmax():
     text_P, label_P = (numbers.ravel() for numbers in np.indices((20, 5)))
     nothing = np.empty(0)
     is_positive = label_P == label_of_text[text_P]
-    lesson = Lesson(texts, text_P, label_P, is_positive, is_positive, np.full(20, -np.inf), text_P[:0], nothing, 0.2)
-    assert _pull(vectors, lesson).reshape(20, 5) == pytest.approx(-20 * gradient.numpy(), abs=1e-5)
+    pairs = Pairs(texts, text_P, label_P, is_positive, is_positive, np.full(20, -np.inf), text_P[:0], nothing, 0.2)
+    assert _pull(vectors, pairs).reshape(20, 5) == pytest.approx(-20 * gradient.numpy(), abs=1e-5)
 
 
 def test_learned_vectors_balance_the_new_pairs_and_the_old_vector():
-    vectors, texts, positives, lesson = random_lesson(5, num_texts=12)
-    found = turned(vectors[:4], lesson, strength=0.1, rounds=200)
+    vectors, texts, positives, pairs = random_pairs(5, num_texts=12)
+    found = rotate(vectors[:4], pairs, strength=0.1, rounds=200)
     pull = dense_pull(np.concatenate([found, vectors[4:]]), texts, positives, 0.1)[:, :4]
     balanced = vectors[:4] + 0.1 * pull.T @ texts
     assert found == pytest.approx(balanced / np.linalg.norm(balanced, axis=1, keepdims=True), abs=1e-4)
     # So few rounds come near.
-    assert turned(vectors[:4], lesson, strength=0.1) == pytest.approx(found, abs=0.02)
+    assert rotate(vectors[:4], pairs, strength=0.1) == pytest.approx(found, abs=0.02)
 
 
 def test_old_pairs_alone_change_nothing_and_resist_new_ones():
@@ -160,14 +161,14 @@ def test_old_pairs_alone_change_nothing_and_resist_new_ones():
     rest = np.full(2, 3.0)
 
     def moved(new, positive):
-        lesson = Lesson(texts, two, one, np.array(positive), np.array(new), rest, two[1:], np.array([3.0]), 0.1)
-        return turned(vectors, lesson, strength=1.0)[0]
+        pairs = Pairs(texts, two, one, np.array(positive), np.array(new), rest, two[1:], np.array([3.0]), 0.1)
+        return rotate(vectors, pairs, strength=1.0)[0]
 
     assert moved([False, False], [True, False]) == pytest.approx(vectors[0], abs=1e-6)
     # The second text has another label and stands near the first: the label keeps more distance than without it.
     with_it = moved([True, False], [True, False])
-    alone = Lesson(texts[:1], two[:1], one[:1], *[np.array([True])] * 2, rest[:1], two[:0], nothing, 0.1)
-    without_it = turned(vectors, alone, strength=1.0)[0]
+    alone = Pairs(texts[:1], two[:1], one[:1], *[np.array([True])] * 2, rest[:1], two[:0], nothing, 0.1)
+    without_it = rotate(vectors, alone, strength=1.0)[0]
     assert without_it @ texts[0] > 0.3
     assert with_it @ texts[0] > 0.1
     assert with_it @ texts[1] < without_it @ texts[1] - 0.02
@@ -181,8 +182,8 @@ def test_old_pairs_alone_change_nothing_and_resist_new_ones():
     strength=st.floats(0, 5),
 )
 def test_lengths_stay_and_numbers_are_finite_whatever_the_scores(seed, length, temperature, strength):
-    vectors, _, _, lesson = random_lesson(seed, num_texts=7, temperature=temperature)
-    found = turned(vectors[:4] * np.float32(length), lesson, strength=strength)
+    vectors, _, _, pairs = random_pairs(seed, num_texts=7, temperature=temperature)
+    found = rotate(vectors[:4] * np.float32(length), pairs, strength=strength)
     assert found.dtype == np.float32
     assert np.isfinite(found).all()
     if length:
@@ -194,12 +195,12 @@ def test_pairs_already_won_or_without_rivals_change_nothing():
     vectors = np.array([[0.8, 0.6]], dtype=np.float32)
     one, nothing = np.zeros(1, dtype=np.int64), np.empty(0)
     for rest in (-np.inf, -200.0):
-        lesson = Lesson(texts, one, one, np.array([True]), np.array([True]), np.array([rest]), one[:0], nothing, 0.05)
-        assert turned(vectors, lesson) == pytest.approx(vectors, abs=1e-6)
-    no_pairs = Lesson(
+        pairs = Pairs(texts, one, one, np.array([True]), np.array([True]), np.array([rest]), one[:0], nothing, 0.05)
+        assert rotate(vectors, pairs) == pytest.approx(vectors, abs=1e-6)
+    no_pairs = Pairs(
         texts, one[:0], one[:0], np.empty(0, dtype=bool), np.empty(0, dtype=bool), np.zeros(1), one[:0], nothing, 0.05
     )
-    assert turned(vectors, no_pairs) == pytest.approx(vectors, abs=1e-6)
+    assert rotate(vectors, no_pairs) == pytest.approx(vectors, abs=1e-6)
 
 
 # Models.
@@ -209,7 +210,7 @@ def test_pairs_already_won_or_without_rivals_change_nothing():
 def test_taught_labels_are_found_and_nothing_else_moves(folders, kind):
     dataset, model = topics(), Model.load(folders(kind))
     label = worst_label(model, ASKED)
-    before, rows = place_of(model, ASKED, label), model.index.vectors(np.arange(NUM_LABELS))
+    before, rows = place_of(model, ASKED, label), model.scorer.index.vectors(np.arange(NUM_LABELS))
     weights = {name: weight.clone() for name, weight in model.network.state_dict().items()}
     tables = {name: table.weight.clone() for name, table in model.network.tables().items()}
     was_right = precision(model, dataset)
@@ -219,8 +220,8 @@ def test_taught_labels_are_found_and_nothing_else_moves(folders, kind):
     assert place_of(model, ASKED, label) < before
     assert precision(model, dataset) >= was_right - 0.02
     others = np.delete(np.arange(NUM_LABELS), label)
-    assert np.array_equal(model.index.vectors(others), rows[others])
-    assert not np.array_equal(model.index.vectors(np.array([label])), rows[[label]])
+    assert np.array_equal(model.scorer.index.vectors(others), rows[others])
+    assert not np.array_equal(model.scorer.index.vectors(np.array([label])), rows[[label]])
     assert all(torch.equal(weights[name], weight) for name, weight in model.network.state_dict().items())
     for name, table in model.network.tables().items():
         stays = others if name == "classifiers" else slice(None)
@@ -236,8 +237,8 @@ def test_the_classifier_that_is_kept_is_the_one_that_is_searched(folders, kind):
     wanted = model.network.classifier.as_searched(model.network.classifiers.weight)[[3, 4]].numpy()
     if model.network.dual is not None:
         wanted = wanted * (1 - model.config.predict.fusion)
-    width = model.index.dim - (model.config.predict.label_prior != 0)
-    found = model.index.vectors(np.array([3, 4]))[:, width - wanted.shape[1] : width]
+    width = model.scorer.index.dim - (model.config.predict.label_prior != 0)
+    found = model.scorer.index.vectors(np.array([3, 4]))[:, width - wanted.shape[1] : width]
     assert found == pytest.approx(wanted, abs=1e-5)
 
 
@@ -249,7 +250,7 @@ def test_frequencies_and_the_label_prior_rise_with_the_pairs(folders):
     assert model.labels.frequencies.tolist() == expected.tolist()
     prior = model.config.predict.label_prior
     assert prior != 0
-    bonus = model.index.vectors(np.arange(NUM_LABELS))[:, -1]
+    bonus = model.scorer.index.vectors(np.arange(NUM_LABELS))[:, -1]
     assert bonus == pytest.approx(prior * np.log1p(expected), abs=1e-6)
 
 
@@ -285,37 +286,37 @@ def test_texts_are_remembered_and_a_known_text_only_gets_further_labels(folders)
     known = dataset.train.texts[0]
     own = dataset.train.positives[[0]].indices.tolist()
     other = next(label for label in range(NUM_LABELS) if label not in own)
-    before = model.neighbours.num_texts
+    before = model.scorer.knn.num_texts
     done = teach(model, [known, TAUGHT[0]], pairs(model, [other], [other]))
     assert done["num_remembered"] == 2
-    assert model.neighbours.num_texts == before + 1
-    assert sorted(model.neighbours.positives[[0]].indices.tolist()) == sorted([*own, other])
-    assert model.neighbours.positives[[before]].indices.tolist() == [other]
+    assert model.scorer.knn.num_texts == before + 1
+    assert sorted(model.scorer.knn.positives[[0]].indices.tolist()) == sorted([*own, other])
+    assert model.scorer.knn.positives[[before]].indices.tolist() == [other]
 
 
 def test_known_texts_are_recognised_when_they_are_kept_in_lists(folders, monkeypatch):
     dataset, model = topics(), Model.load(folders("both"))
     monkeypatch.setattr(nearest, "EXACT_UP_TO", 50)
-    vectors, positives = model.neighbours.vectors(np.arange(240)), model.neighbours.positives
-    model.neighbours = Neighbours.of(vectors, positives, num_neighbours=8)
-    assert model.neighbours.vectors(np.arange(240)) == pytest.approx(vectors, abs=0.01)
-    assert not np.array_equal(model.neighbours.vectors(np.arange(240)), vectors)
+    vectors, positives = model.scorer.knn.vectors(np.arange(240)), model.scorer.knn.positives
+    model.scorer.knn = KnnPart.of(vectors, positives, num_nearest=8)
+    assert model.scorer.knn.vectors(np.arange(240)) == pytest.approx(vectors, abs=0.01)
+    assert not np.array_equal(model.scorer.knn.vectors(np.arange(240)), vectors)
     own = positives[[7]].indices.tolist()
     other = next(label for label in range(NUM_LABELS) if label not in own)
     teach(model, [dataset.train.texts[7]], pairs(model, [other]))
-    assert model.neighbours.num_texts == 240
-    assert sorted(model.neighbours.positives[[7]].indices.tolist()) == sorted([*own, other])
+    assert model.scorer.knn.num_texts == 240
+    assert sorted(model.scorer.knn.positives[[7]].indices.tolist()) == sorted([*own, other])
 
 
 def test_texts_that_get_further_labels_keep_the_targets_they_have():
     targets = sparse.csr_array(np.array([[0.5, 0, 0], [0, 1, 0]], dtype=np.float32))
-    part = Neighbours.of(np.eye(2, dtype=np.float32), targets)
+    part = KnnPart.of(np.eye(2, dtype=np.float32), targets)
     assert part.label_texts().of(2).tolist() == []
     part.join(np.array([1]), sparse.csr_array(np.array([[1, 1, 1]])))
     part.join(np.array([], dtype=np.int64), sparse.csr_array((0, 3)))
     assert part.positives.toarray().tolist() == [[0.5, 0, 0], [1, 1, 1]]
     assert part.label_texts().of(2).tolist() == [1]
-    with pytest.raises(ValueError, match="one column a label"):
+    with pytest.raises(ValueError, match="one column per label"):
         part.join(np.array([0]), sparse.csr_array((1, 4)))
 
 
@@ -324,7 +325,7 @@ def test_a_text_given_twice_is_one_text_with_all_its_labels(folders):
     assert teach(twice, [TAUGHT[0], TAUGHT[1], TAUGHT[0]], pairs(twice, [3], [4], [3, 8]))["num_pairs"] == 3
     teach(once, TAUGHT[:2], pairs(once, [3, 8], [4]))
     every = np.arange(NUM_LABELS)
-    assert np.array_equal(twice.index.vectors(every), once.index.vectors(every))
+    assert np.array_equal(twice.scorer.index.vectors(every), once.scorer.index.vectors(every))
     assert twice.labels.frequencies.tolist() == once.labels.frequencies.tolist()
 
 
@@ -332,13 +333,13 @@ def test_incremental_learning_is_deterministic(folders):
     models = [Model.load(folders("both")) for _ in range(2)]
     for model in models:
         teach(model, TAUGHT, pairs(model, [3], [4], [3, 8]))
-    first, second = (model.index.vectors(np.arange(NUM_LABELS)) for model in models)
+    first, second = (model.scorer.index.vectors(np.arange(NUM_LABELS)) for model in models)
     assert np.array_equal(first, second)
 
 
 def test_a_head_of_weight_0_does_not_change(folders):
     model = Model.load(folders("both without neighbours"))
-    model.config = model.config.model_copy(update={"predict": model.config.predict.model_copy(update={"fusion": 1.0})})
+    model.scorer.layout = replace(model.scorer.layout, weights=replace(model.scorer.layout.weights, fusion=1.0))
     before = model.network.classifiers.weight.clone()
     teach(model, TAUGHT, pairs(model, [3], [3], [3]))
     assert torch.equal(model.network.classifiers.weight, before)
@@ -382,10 +383,10 @@ def test_a_transformer_is_taught_without_touching_it(tmp_path):
 def test_invalid_pairs_are_refused_and_change_nothing(folders, texts, labels, message):
     model = Model.load(folders("both"))
     model.remove_labels([6])
-    before = model.index.vectors(np.arange(NUM_LABELS)).copy()
+    before = model.scorer.index.vectors(np.arange(NUM_LABELS)).copy()
     with pytest.raises(DataError, match=message):
         teach(model, texts, pairs(model, *labels))
-    assert np.array_equal(model.index.vectors(np.arange(NUM_LABELS)), before)
+    assert np.array_equal(model.scorer.index.vectors(np.arange(NUM_LABELS)), before)
 
 
 words = st.lists(st.sampled_from([f"w{number}{chr(97 + number % 26)}" for number in range(80)]), max_size=6)
@@ -402,10 +403,10 @@ told = st.lists(
 @given(told=told)
 def test_any_texts_can_be_taught(folders, told):
     model = Model.load(folders("both"))
-    before = model.index.vectors(np.arange(NUM_LABELS)).copy()
+    before = model.scorer.index.vectors(np.arange(NUM_LABELS)).copy()
     teach(model, [text for text, _ in told], pairs(model, *[sorted(labels) for _, labels in told]))
     taught = sorted(set().union(*(labels for _, labels in told)))
-    after = model.index.vectors(np.arange(NUM_LABELS))
+    after = model.scorer.index.vectors(np.arange(NUM_LABELS))
     others = np.setdiff1d(np.arange(NUM_LABELS), taught)
     assert np.array_equal(after[others], before[others])
     assert np.isfinite(after).all()

@@ -42,6 +42,13 @@ def folders(tmp_path_factory):
     return base
 
 
+def with_prior(model, prior):
+    """The same network with another label prior."""
+    predict = model.config.predict.model_copy(update={"label_prior": prior})
+    config = model.config.model_copy(update={"predict": predict})
+    return Model.build(config, model.network, model.labels, model.network.encoder.prepare(model.labels.texts))
+
+
 def test_correlations_are_a_row_of_the_product_over_its_diagonal():
     rng = np.random.default_rng(0)
     dense = rng.random((40, 12)) < 0.25
@@ -75,9 +82,10 @@ def test_similar_labels_in_data_are_sorted_and_ties_go_to_the_lower_id():
     ]
 
 
+@pytest.mark.parametrize("prior", [0.0, 0.05])
 @pytest.mark.parametrize(("heads", "fusion"), [("both", 0.3), ("dual", 1.0), ("classifier", 0.0)])
-def test_similar_labels_in_a_model_are_by_the_cosines_of_its_heads(folders, heads, fusion):
-    model = Model.load(folders / heads)
+def test_similar_labels_in_a_model_are_by_the_cosines_of_its_heads(folders, heads, fusion, prior):
+    model = with_prior(Model.load(folders / heads), prior)
     vectors = model.network.label_vectors(model.network.encoder.prepare(model.labels.texts))
     scores = 0
     for part, weight in ((vectors.dual, fusion), (vectors.classifier, 1 - fusion)):

@@ -30,7 +30,7 @@ from unidex.nn.spectral import spectral_layers
 from unidex.pools.pool import whole_batch
 from unidex.training.loop import Trainer
 from unidex.training.parts_setup import label_graph, make_parts
-from unidex.training.transfer import carry_on, surrogate_set
+from unidex.training.transfer import inherit, surrogate_set
 from unidex.verbs.train import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "train.batch_size=32"]
@@ -312,14 +312,14 @@ def test_a_stage_takes_over_the_parts_that_both_have():
     for parameter in first.parts.parameters():
         parameter.data.add_(torch.randn_like(parameter))
     second, _, _ = made("decaf", [ALL_PARTS])
-    carry_on(second, first, same_labels=True)
+    inherit(second, first, same_labels=True)
     assert torch.equal(second.parts.gates["text"], first.parts.gates["text"])
     assert torch.equal(second.parts.words["text"].layer.weight, first.parts.words["text"].layer.weight)
     assert not torch.equal(second.parts.words["graph"].layer.weight, first.parts.words["text"].layer.weight)
     attention, _, _ = made("eclare")
     before, _, _ = made("eclare")
     before.parts.attention.inner.bias.data.add_(1)
-    carry_on(attention, before, same_labels=True)
+    inherit(attention, before, same_labels=True)
     assert torch.equal(attention.parts.attention.inner.bias, before.parts.attention.inner.bias)
 
 

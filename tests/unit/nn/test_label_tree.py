@@ -16,12 +16,11 @@ from unidex.config.recipes import load
 from unidex.config.tree import kept_levels
 from unidex.distributed import ALONE
 from unidex.encoders.registry import build_encoder
-from unidex.errors import ConfigError, DataError, ModelError
+from unidex.errors import ConfigError, ModelError
 from unidex.features.tokens import TokenRows, token_weights
 from unidex.index.tree import TreeIndex
 from unidex.losses import Targets
 from unidex.model.explanation import explain
-from unidex.model.incremental import teach
 from unidex.model.model import Model
 from unidex.model.similar_labels import nearest_labels
 from unidex.nn import candidate_scores as candidates
@@ -31,11 +30,11 @@ from unidex.nn.label_tree import LabelTree, nested_clusters
 from unidex.pools.pool import whole_batch
 from unidex.training import beam
 from unidex.training.beam import Beam, candidate_targets, kept_clusters, targets_of_clusters
-from unidex.training.frozen import frozen
+from unidex.training.frozen import freeze
 from unidex.training.loop import Trainer
 from unidex.training.step import Step
 from unidex.training.training_set import TrainingSet
-from unidex.training.tree_setup import cluster_positives, grown_tree
+from unidex.training.tree_setup import cluster_positives, grow_tree
 from unidex.verbs.train import train
 
 # The recipe as a test bears it: three levels of few clusters, narrow beams.
@@ -58,7 +57,7 @@ def built(data, *settings, seed=0):
     torch.manual_seed(seed)
     encoder = build_encoder(config, data.train.texts, data.labels.texts)
     texts = encoder.prepare(data.train.texts)
-    tree = grown_tree(texts, data.train.positives, config.tree, seed)
+    tree = grow_tree(texts, data.train.positives, config.tree, seed)
     network = build_network(config, encoder, data.num_labels, tree=tree)
     whole = TrainingSet(texts, encoder.prepare(data.labels.texts), data.train.positives, data.train.filter_pairs)
     return network, whole, config
@@ -110,7 +109,7 @@ def test_levels_that_are_too_fine_are_left_out():
     assert kept_levels([64], 20) == [0]
     data = topics()
     texts = sparse.csr_array(np.ones((240, 3), dtype=np.float32))
-    tree = grown_tree(texts, data.train.positives, config_of("tree.levels=[2, 500]").tree, 0)
+    tree = grow_tree(texts, data.train.positives, config_of("tree.levels=[2, 500]").tree, 0)
     assert (tree.num_clusters, tree.levels) == ((2,), (0,))
 
 
@@ -287,7 +286,7 @@ def test_a_step_in_chunks_equals_one_graph(settings):
     network, whole, config = built(data, *settings, "train.chunk=3")
     network.train()
     if config.train.freeze_encoder:
-        network, whole = frozen(network, whole, config, ALONE)
+        network, whole = freeze(network, whole, config, ALONE)
         network.train()
     batch = whole_batch(whole.positives, whole.filter_pairs, np.arange(8))
     value, wanted = step_gradients(network, whole, one_graph(config), batch)
@@ -462,11 +461,8 @@ def test_a_model_learns_and_its_folder_predicts_the_same(settings, tmp_path):
     for one, other in zip(model.network.tree.tables, loaded.network.tree.tables, strict=True):
         assert torch.equal(one.weight, other.weight)
     assert "index: tree" in (tmp_path / "model" / "MODEL_CARD.md").read_text()
-    # What a tree's scores do not allow is refused; labels go and are renamed as ever.
-    with pytest.raises(DataError, match="products of probabilities"):
-        explain(loaded, texts[0])
-    with pytest.raises(ModelError, match="label tree"):
-        teach(loaded, ["x"], sparse.csr_array(np.eye(1, 24, dtype=np.float32)))
+    # Explanations show the probability as one part; new labels need a dual encoder.
+    assert [list(reason.parts) for reason in explain(loaded, texts[0], k=2)] == [["label_tree"]] * 2
     with pytest.raises(ModelError, match="dual encoder"):
         loaded.add_labels(["new"])
     gone = int(first.ids[0, 0])
@@ -585,5 +581,5 @@ def test_inception_takes_a_tree():
     small += ["encoder.dropout=0.0", "encoder.layer_dropout=0.0", "heads.dropout=0.0"]
     small += ["pool.labels=picked", "tree.levels=[8]", "tree.search_beam=[6]", "tree.detached_epochs=1"]
     model = train(topics(), "inceptionxml", settings=small)
-    assert isinstance(model.index, TreeIndex)
+    assert isinstance(model.scorer.index, TreeIndex)
     assert model.metrics["test"]["P@1"] > 15

@@ -286,7 +286,7 @@ def test_calibration_needs_enough_texts_and_a_valid_precision():
 def test_training_leaves_probabilities_that_hold_on_test(folder):
     model = Model.load(folder)
     measured = model.metrics["calibration"]
-    assert measured["num_texts"] == model.calibration.measured["num_texts"] == 48
+    assert measured["num_texts"] == model.scorer.calibration.measured["num_texts"] == 48
     assert set(measured["thresholds"]) >= {"best-f1"}
     card = (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "## Probabilities" in card
@@ -295,7 +295,7 @@ def test_training_leaves_probabilities_that_hold_on_test(folder):
     assert found["num_texts"] == 400
     assert found["ece_after"] < 0.5 * found["ece_before"]
     assert found["ece_after"] < 0.08  # 48 texts decided it
-    assert Model.load(folder).calibration.as_dict() == model.calibration.as_dict()
+    assert Model.load(folder).scorer.calibration.as_dict() == model.scorer.calibration.as_dict()
 
 
 @pytest.mark.parametrize("head", ["dual", "classifier"])
@@ -306,7 +306,7 @@ def test_probabilities_of_a_head_alone_are_those_of_its_whole_scores(head, monke
     alone = ["heads.dual=false"] if head == "classifier" else ["heads.classifier=false"]
     settings = [*SMALL, *alone, "train.decay_epochs=0", "predict.knn=0", "predict.choose_knn=false"]
     model = train(DATA, "auto", settings=[*settings, "predict.choose_label_prior=false", "predict.label_prior=0"])
-    assert model.calibration is not None
+    assert model.scorer.calibration is not None
     searched = model.predict(list(DATA.test.texts), 1).scores
     # Texts of one making: the scores that probabilities were fitted to are those that a search gives.
     assert np.mean(fitted_to[0].scores[:, 0]) == pytest.approx(np.mean(searched), rel=0.25)
@@ -316,11 +316,11 @@ def test_simulating_the_decay_phase_does_not_change_the_model(folder, tmp_path):
     plain = train(DATA, "auto", settings=[*SMALL, "train.simulate_decay_up_to=0"], out=tmp_path / "plain")
     for name in ("encoder.safetensors", "classifier.safetensors", "labels.jsonl"):
         assert (folder / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
-    rehearsed = Model.load(folder)
-    assert plain.metrics["test"] == rehearsed.metrics["test"]
-    assert plain.metrics["choice"] == rehearsed.metrics["choice"]
+    simulated = Model.load(folder)
+    assert plain.metrics["test"] == simulated.metrics["test"]
+    assert plain.metrics["choice"] == simulated.metrics["choice"]
     # Else it would be in vain.
-    assert plain.calibration.as_dict() != rehearsed.calibration.as_dict()
+    assert plain.scorer.calibration.as_dict() != simulated.scorer.calibration.as_dict()
 
 
 def test_the_simulated_decay_phase_does_not_train_on_the_validation_texts(monkeypatch):
@@ -340,7 +340,9 @@ def test_the_simulated_decay_phase_does_not_train_on_the_validation_texts(monkey
     assert sizes == [192, 192, "fit", 240]
 
 
-@pytest.mark.parametrize(("phase", "done_again"), [("rehearsal", ["rehearsal", "falling"]), ("falling", ["falling"])])
+@pytest.mark.parametrize(
+    ("phase", "done_again"), [("simulated-decay", ["simulated-decay", "decay"]), ("decay", ["decay"])]
+)
 def test_a_stopped_and_resumed_run_has_the_same_probabilities(folder, tmp_path, monkeypatch, phase, done_again):
     step, steps = Trainer._step, []
 
@@ -351,9 +353,9 @@ def test_a_stopped_and_resumed_run_has_the_same_probabilities(folder, tmp_path, 
         return step(self, rows, number)
 
     monkeypatch.setattr(Trainer, "_step", noted)
-    with pytest.raises(TrainingStoppedError, match=r"stopped by a signal at step 4 of .*; go on with --resume"):
+    with pytest.raises(TrainingStoppedError, match=r"stopped by a signal at step 4 of .*; continue it with --resume"):
         train(DATA, "auto", settings=SMALL, out=tmp_path / "model")
-    num_steps = {"rehearsal": 32, "falling": 40}
+    num_steps = {"simulated-decay": 32, "decay": 40}
     del steps[:]
     steps += [phase] * 4
     train(DATA, "auto", settings=SMALL, out=tmp_path / "model", resume=True)
@@ -366,7 +368,7 @@ def test_too_few_or_no_validation_texts_give_no_probabilities(tmp_path):
     for changed in ("train.validation=0.05", "train.validation=0.0"):
         settings = [*SMALL, "train.epochs=1", "train.decay_epochs=1", changed]
         model = train(DATA, "auto", settings=settings)
-        assert model.calibration is None
+        assert model.scorer.calibration is None
         assert model.probabilities(model.predict(["w1b"], 3)) is None
         assert "calibration" not in model.metrics
     (row,) = predict_rows(model, iter(["w1b"]), 3, None)
@@ -375,12 +377,12 @@ def test_too_few_or_no_validation_texts_give_no_probabilities(tmp_path):
         list(predict_rows(model, iter(["w1b"]), 3, None, 0.5))
     model.save(tmp_path / "old")
     assert not (tmp_path / "old" / "calibration.json").exists()
-    assert Model.load(tmp_path / "old").calibration is None
+    assert Model.load(tmp_path / "old").scorer.calibration is None
     with pytest.raises(ModelError, match="this one has none"):
         calibrate(tmp_path / "old", DATA, check=True)
     # And it can get them.
     calibrate(tmp_path / "old", DATA)
-    assert Model.load(tmp_path / "old").calibration is not None
+    assert Model.load(tmp_path / "old").scorer.calibration is not None
 
 
 def test_predictions_below_the_minimum_probability_are_left_out(folder):
@@ -392,7 +394,7 @@ def test_predictions_below_the_minimum_probability_are_left_out(folder):
     rows = list(predict_rows(model, iter(texts), 5, None))
     found = [[label["probability"] for label in row["labels"]] for row in rows]
     np.testing.assert_allclose(found, wanted, atol=1e-6)
-    best = model.calibration.thresholds["best-f1"].probability
+    best = model.scorer.calibration.thresholds["best-f1"].probability
     for asked, least in ((0.5, 0.5), ("0.5", 0.5), ("best-f1", best), (0, 0), (1, 1)):
         rows = predict_rows(model, iter(texts), 5, None, asked)
         assert [len(row["labels"]) for row in rows] == (wanted >= least).sum(axis=1).tolist()
@@ -413,7 +415,7 @@ def test_an_added_label_has_the_probabilities_of_tail_labels(folder):
     topk = model.predict(["quite new words"], 3)
     assert topk.ids[0, 0] == 24
     known = np.append(DATA.label_frequencies(), 0)
-    assert np.array_equal(model.probabilities(topk), model.calibration.probabilities(topk, known))
+    assert np.array_equal(model.probabilities(topk), model.scorer.calibration.probabilities(topk, known))
 
 
 @pytest.mark.parametrize("asked", ["most", "", "nan", "-0.1", 1.5, "precision-0.77", "inf"])
@@ -423,7 +425,7 @@ def test_a_minimum_probability_must_be_a_number_or_a_threshold(folder, asked):
 
 
 def test_json_keeps_every_digit(folder):
-    fitted = Model.load(folder).calibration
+    fitted = Model.load(folder).scorer.calibration
     again = Calibration.from_dict(json.loads(fitted.as_json()))
     topk, frequencies, _, _ = scored(100)
     assert np.array_equal(again.probabilities(topk, frequencies), fitted.probabilities(topk, frequencies))
@@ -461,8 +463,8 @@ def test_calibrate_fits_to_the_texts_that_are_named(folder, tmp_path):
     found = calibrate(tmp_path / "model", DATA, precision=0.6)
     model = Model.load(tmp_path / "model")
     assert found["ece_after"] < 0.04
-    assert model.calibration.measured["num_texts"] == 400
-    assert set(model.calibration.thresholds) == {"best-f1", "precision-0.6"}
+    assert model.scorer.calibration.measured["num_texts"] == 400
+    assert set(model.scorer.calibration.thresholds) == {"best-f1", "precision-0.6"}
     assert model.metrics["calibration"]["data"] == "noisy"
     reached = found["thresholds"]["precision-0.6"]
     assert reached["precision"] >= 0.6
@@ -489,7 +491,7 @@ def test_labels_of_data_are_matched_by_uid(folder, tmp_path):
     for name, data in (("same", DATA), ("other", other)):
         Model.load(folder).save(tmp_path / name)
         calibrate(tmp_path / name, data)
-        fits.append(Model.load(tmp_path / name).calibration)
+        fits.append(Model.load(tmp_path / name).scorer.calibration)
     np.testing.assert_allclose(fits[0].weights_F, fits[1].weights_F, atol=1e-4)
     np.testing.assert_allclose(fits[0].values_M[[0, -1]], fits[1].values_M[[0, -1]], atol=1e-4)
 
@@ -517,7 +519,7 @@ def test_command_line(folder, tmp_path):
     assert "<svg" in picture.read_text(encoding="utf-8")
     found = json.loads(unidex(*fit, "--check", "--json").stdout)
     assert found["num_texts"] == sum(part["num_places"] for part in found["bins"]["after"]) / SHOWN == 360
-    least = Model.load(tmp_path / "model").calibration.thresholds["best-f1"].probability
+    least = Model.load(tmp_path / "model").scorer.calibration.thresholds["best-f1"].probability
     predict = ("predict", tmp_path / "model")
     done = unidex(*predict, "--min-probability", "best-f1", "--json", said="w1b w2c\n")
     assert all(label["probability"] >= least - 1e-6 for label in json.loads(done.stdout)["labels"])

@@ -8,11 +8,12 @@ import pytest
 
 from helpers.synthetic import QUICK, topics
 from unidex.data.dataset import Propensity
-from unidex.errors import DataError, MissingExtraError, ModelError
+from unidex.errors import MissingExtraError, ModelError
 from unidex.metrics.propensity import inverse_propensity
 from unidex.model.explanation import explain
 from unidex.model.model import Model
-from unidex.scoring.decision_tree import DEPTH, Fusing, Tree
+from unidex.scoring.decision_tree import DEPTH, DecisionTreeFusion, DecisionTreeRanker, Tree
+from unidex.scoring.rankers import Candidates, sum_parts
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.train import train
 
@@ -54,7 +55,7 @@ def test_fused_scores_are_the_formula():
     tree = Tree(
         [2, -1, 0, -1, -1], [1.5, 0, 0.2, 0, 0], [1, -1, 3, -1, -1], [2, -1, 4, -1, -1], [0.5, 0.1, 0.5, 0.3, 0.8]
     )
-    fusing = Fusing(tree, weight=0.5, num_train=100, a=0.55, b=1.5)
+    fusion = DecisionTreeFusion(tree, weight=0.5, num_train=100, a=0.55, b=1.5)
     frequencies = np.array([[0, 90, 3]])
     weights = inverse_propensity(frequencies[0], 100, Propensity(0.55, 1.5))
     classifier, dual = np.array([[0.1, 0.9, 0.4]], dtype=np.float32), np.array([[0.6, 0.2, 0.4]], dtype=np.float32)
@@ -64,9 +65,17 @@ def test_fused_scores_are_the_formula():
     ]
     assert set(by_hand) == {0.1, 0.3, 0.8}
     wanted = classifier[0] + 0.5 * (dual[0] + np.array(by_hand))
-    assert np.allclose(fusing.scores(classifier, dual, frequencies)[0], wanted, atol=1e-6)
-    ranked = fusing.ranked(np.array([[4, -1, 2]]), classifier, dual, np.array([0, 0, 3, 0, 0]))
-    assert ranked.ids.tolist() == [[2, 4, -1]]
+    ranker = DecisionTreeRanker(fusion)
+    features = {"classifier": classifier, "dual": dual, "frequency": frequencies}
+    assert np.allclose(sum_parts(ranker.contributions(features))[0], wanted, atol=1e-6)
+    ids = np.array([[4, -1, 2]])
+    order = sorted((0, 2), key=lambda place: -wanted[place])
+    assert ranker.rank(Candidates(ids, features), 3).ids.tolist() == [[*ids[0, order].tolist(), -1]]
+    # The kNN part and the label prior are added with their weights.
+    added = DecisionTreeRanker(fusion, {"knn": 2.0, "label_prior": 0.5})
+    more = features | {"knn": np.array([[0.1, 0.2, 0.3]]), "label_prior": np.log1p(frequencies)}
+    both = wanted + 2 * more["knn"][0] + 0.5 * np.log1p(frequencies[0])
+    assert np.allclose(sum_parts(added.contributions(more))[0], both, atol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -82,27 +91,28 @@ def test_a_model_with_a_tree_predicts_by_its_formula_and_is_the_same_from_its_fo
     labels = model.network.label_vectors(model.network.encoder.prepare(list(model.labels.texts)))
     classifier, dual = every.classifier @ labels.classifier.T, every.dual @ labels.dual.T
     ids = np.tile(np.arange(len(model.labels)), (len(texts), 1))
-    wanted = model.fusing.ranked(ids, classifier.numpy(), dual.numpy(), model.labels.frequencies).first(5)
+    features = {"classifier": classifier.numpy(), "dual": dual.numpy(), "frequency": model.labels.frequencies[ids]}
+    wanted = DecisionTreeRanker(model.scorer.fusion).rank(Candidates(ids, features), 5)
     assert np.allclose(found.scores, wanted.scores, atol=1e-5)
     assert (found.ids == wanted.ids).mean() > 0.9  # ties of a tree may turn by rounding
     assert model.metrics["test"]["P@1"] > 80
     model.save(tmp_path / "model")
     loaded = Model.load(tmp_path / "model")
-    assert loaded.fusing == model.fusing
+    assert loaded.scorer.fusion == model.scorer.fusion
     again = loaded.predict(texts, 5)
     assert np.array_equal(again.ids, found.ids)
     assert np.array_equal(again.scores, found.scores)
-    assert loaded.fusing.weight == 0.7
+    assert loaded.scorer.fusion.weight == 0.7
     # Calibrated on what the tree says, by trees that had not seen the text.
-    assert model.calibration is not None
+    assert model.scorer.calibration is not None
     assert model.probabilities(found).max() <= 1
 
 
 def test_one_head_alone_is_searched_as_without_a_tree(model):
     texts = list(topics().test.texts)[:8]
-    fusing, model.fusing = model.fusing, None
+    fusion, model.scorer.fusion = model.scorer.fusion, None
     plain = {mode: model.predict(texts, 3, mode=mode) for mode in ("dual", "classifier", "both")}
-    model.fusing = fusing
+    model.scorer.fusion = fusion
     for mode in ("dual", "classifier"):
         assert np.array_equal(model.predict(texts, 3, mode=mode).scores, plain[mode].scores)
     assert not np.array_equal(model.predict(texts, 3).scores, plain["both"].scores)
@@ -119,10 +129,16 @@ def test_allowed_labels_more_places_than_labels_and_new_labels_work(model, tmp_p
     assert grown.predict(["brandnew word"], 30).ids.max() == len(grown.labels) - 1
 
 
-def test_a_score_that_is_no_sum_is_not_explained_as_one(model):
-    with pytest.raises(DataError, match="give the mode dual or classifier"):
-        explain(model, "w0a w1b")
-    assert explain(model, "w0a w1b", mode="dual", k=1)[0].parts.keys() == {"dual"}
+@pytest.mark.parametrize("mode", ["both", "dual", "classifier"])
+def test_an_explanation_has_the_labels_and_scores_of_the_prediction(model, mode):
+    texts = list(topics().test.texts)
+    found = model.predict(texts, 5, mode=mode)
+    for row, text in enumerate(texts):
+        reasons = explain(model, text, mode=mode)
+        assert [reason.id for reason in reasons] == found.ids[row].tolist()
+        assert [reason.score for reason in reasons] == pytest.approx(found.scores[row].tolist(), abs=1e-5)
+        names = {"dual", "classifier", "decision_tree"} if mode == "both" else {mode}
+        assert all(reason.parts.keys() == names for reason in reasons)
 
 
 def test_without_scikit_learn_the_extra_is_named_before_training(monkeypatch):
@@ -145,4 +161,4 @@ def test_without_scikit_learn_the_extra_is_named_before_training(monkeypatch):
 def test_a_tree_that_cannot_be_followed_is_refused(broken):
     values = {"tree": broken, "weight": 1.0, "num_train": 3, "a": 0.55, "b": 1.5}
     with pytest.raises(ModelError, match=r"fusing\.json must be a decision tree"):
-        Fusing.from_dict(json.loads(json.dumps(values)))
+        DecisionTreeFusion.from_dict(json.loads(json.dumps(values)))

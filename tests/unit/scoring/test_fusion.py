@@ -9,14 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from unidex.index.exact import ExactIndex
 from unidex.nn.network import Vectors
-from unidex.scoring.fusion import Weights, best_weights, parts_of
-from unidex.scoring.knn import Neighbours
+from unidex.scoring.fusion import best_weights
+from unidex.scoring.knn import KnnPart
+from unidex.scoring.layout import EVEN, Layout, Weights
+from unidex.scoring.rankers import WeightedSum, part_names
+from unidex.scoring.scorer import LabelFrequencies, Scorer
 from unidex.topk import TopK
 
 
 def normal(rng, *shape):
-    """Random numbers that float16 keeps as they are, as neighbours are stored."""
+    """Random numbers that float16 keeps as they are, as the kNN part stores them."""
     return torch.from_numpy(rng.standard_normal(shape).astype(np.float16).astype(np.float32))
 
 
@@ -29,17 +33,32 @@ def toy(seed, num_labels=20, num_texts=9, num_train=30):
     return queries, labels, train, positives
 
 
-def slow_score(queries, labels, train, positives, weights, text, label, *, num_neighbours, temperature):
+def candidates_of(queries, labels, counts, knn, *, num=64, forbidden=None):
+    """The layout of both heads alike, and the candidates of texts with all features of a weighted sum."""
+    dims = [0 if part is None else part.shape[1] for part in (queries.dual, queries.classifier)]
+    layout = Layout(*dims, Weights(EVEN, knn=0.0 if knn is None else 1.0))
+    index = ExactIndex.build(layout.rows(labels, counts))
+    scorer = Scorer(layout, index, LabelFrequencies(counts), knn)
+    asked = layout.queries(queries).numpy()
+    return layout, scorer.candidates(asked, num, features=part_names(layout), forbidden=forbidden)
+
+
+def ranked(found, weights, k):
+    layout, candidates = found
+    return WeightedSum.of(layout, weights).rank(candidates, k)
+
+
+def slow_score(queries, labels, train, positives, weights, text, label, *, num_nearest, temperature):
     """The formula at the top of the module, for one pair."""
     query = np.concatenate([queries.dual[text], queries.classifier[text]]).astype(float)
     similarity = train.numpy().astype(float) @ query
-    nearest = np.argsort(-similarity, kind="stable")[:num_neighbours]
+    nearest = np.argsort(-similarity, kind="stable")[:num_nearest]
     powers = np.exp((similarity[nearest] - similarity[nearest].max()) / temperature)
-    said = (powers / powers.sum() * positives.toarray()[nearest, label]).sum()
+    knn_score = (powers / powers.sum() * positives.toarray()[nearest, label]).sum()
     return (
         weights.fusion * float(queries.dual[text] @ labels.dual[label])
         + (1 - weights.fusion) * float(queries.classifier[text] @ labels.classifier[label])
-        + weights.knn * said
+        + weights.knn * knn_score
         + weights.label_prior * np.log(1 + positives.toarray()[:, label].sum())
     )
 
@@ -49,57 +68,57 @@ def slow_score(queries, labels, train, positives, weights, text, label, *, num_n
 @pytest.mark.parametrize("k", [1, 5, 20])
 def test_ranked_candidates_are_those_of_the_formula_over_all_labels(weights, forbidden, k):
     queries, labels, train, positives = toy(seed=k)
-    settings = {"num_neighbours": 4, "temperature": 0.7}
-    near = Neighbours.of(train, positives, **settings)
+    settings = {"num_nearest": 4, "temperature": 0.7}
+    near = KnnPart.of(train, positives, **settings)
     counts = np.bincount(positives.indices, minlength=20)
     barred = None if forbidden is None else np.array(forbidden)
-    found = parts_of(queries, labels, counts, near, forbidden=barred).ranked(weights, k)
+    found = ranked(candidates_of(queries, labels, counts, near, forbidden=barred), weights, k)
     allowed = [label for label in range(20) if label not in (forbidden or [])]
     scores = [
         [slow_score(queries, labels, train, positives, weights, text, label, **settings) for label in allowed]
         for text in range(9)
     ]
     wanted = TopK.rank(np.tile(allowed, (9, 1)), scores).first(k)
-    assert found.first(k).ids.tolist() == wanted.ids.tolist()
-    assert found.first(k).scores == pytest.approx(wanted.scores, abs=1e-4)
+    assert found.ids.tolist() == wanted.ids.tolist()
+    assert found.scores == pytest.approx(wanted.scores, abs=1e-4)
 
 
 @pytest.mark.parametrize("head", ["dual", "classifier"])
-def test_a_head_that_is_not_there_scores_nothing(head):
+def test_a_head_alone_counts_whole(head):
     queries, labels, _, positives = toy(seed=0)
     one = {"dual": (queries.dual, None), "classifier": (None, queries.classifier)}[head]
     other = {"dual": (labels.dual, None), "classifier": (None, labels.classifier)}[head]
     counts = np.bincount(positives.indices, minlength=20)
-    parts = parts_of(Vectors(*one), Vectors(*other), counts, None)
-    scored = {"dual": parts.dual_NK, "classifier": parts.classifier_NK}
+    found = candidates_of(Vectors(*one), Vectors(*other), counts, None)
+    ids, features = found[1].ids_NK, found[1].features
     wanted = (getattr(queries, head) @ getattr(labels, head).T).numpy()
-    texts, places = np.nonzero(parts.ids_NK >= 0)
+    texts, places = np.nonzero(ids >= 0)
     assert len(texts) == wanted.size
-    assert scored.pop(head)[texts, places] == pytest.approx(wanted[texts, parts.ids_NK[texts, places]], abs=1e-5)
-    assert not scored.popitem()[1].any()
-    assert not parts.neighbours_NK.any()
-    # Alone it counts whole, whatever its weight beside the other would be: as a search scores it.
-    ranked = parts.ranked(Weights(0.3), 1)
-    assert ranked.ids[:, 0].tolist() == wanted.argmax(axis=1).tolist()
-    assert ranked.scores[:, 0] == pytest.approx(wanted.max(axis=1), abs=1e-5)
+    assert features.keys() == {head, "knn", "label_prior"}
+    assert features[head][texts, places] == pytest.approx(wanted[texts, ids[texts, places]], abs=1e-5)
+    assert not features["knn"].any()
+    # Whatever its weight beside the other head would be: as a search scores it.
+    best = ranked(found, Weights(0.3), 1)
+    assert best.ids[:, 0].tolist() == wanted.argmax(axis=1).tolist()
+    assert best.scores[:, 0] == pytest.approx(wanted.max(axis=1), abs=1e-5)
 
 
 def test_a_label_from_the_knn_part_alone_is_a_candidate_once_and_can_win():
-    """300 labels, of which the last is what the heads like least; the nearest train text has it and the first one."""
+    """300 labels; the heads score the last one lowest, and the nearest training text has it and the first one."""
     labels = Vectors(torch.linspace(1, -1, 300)[:, None], torch.linspace(1, -1, 300)[:, None])
     queries = Vectors(torch.ones(2, 1), torch.ones(2, 1))
     positives = sparse.csr_array(([1.0, 1.0], [0, 299], [0, 2]), shape=(1, 300))
-    near = Neighbours.of(np.ones((1, 2), dtype=np.float32), positives)
-    parts = parts_of(queries, labels, np.bincount(positives.indices, minlength=300), near)
-    for ids in parts.ids_NK:
+    near = KnnPart.of(np.ones((1, 2), dtype=np.float32), positives)
+    found = candidates_of(queries, labels, np.bincount(positives.indices, minlength=300), near)
+    for ids in found[1].ids_NK:
         filled = ids[ids >= 0].tolist()
         assert filled == sorted({*range(64), 299})
-    assert parts.ranked(Weights(0.5, 3.0), 2).ids.tolist() == [[0, 299]] * 2
-    assert parts.ranked(Weights(0.5, 0.0), 2).ids.tolist() == [[0, 1]] * 2
-    # Forbidden labels are no candidates, whoever names them.
-    less = parts_of(queries, labels, np.zeros(300, dtype=int), near, forbidden=np.array([0, 299]))
+    assert ranked(found, Weights(0.5, 3.0), 2).ids.tolist() == [[0, 299]] * 2
+    assert ranked(found, Weights(0.5, 0.0), 2).ids.tolist() == [[0, 1]] * 2
+    # Forbidden labels are no candidates.
+    _, less = candidates_of(queries, labels, np.zeros(300, dtype=int), near, forbidden=np.array([0, 299]))
     assert not np.isin(less.ids_NK, [0, 299]).any()
-    assert parts_of(queries, labels, np.zeros(300, dtype=int), None, least=200).ids_NK.shape == (2, 200)
+    assert candidates_of(queries, labels, np.zeros(300, dtype=int), None, num=200)[1].ids_NK.shape == (2, 200)
 
 
 def test_the_likeliest_labels_of_the_knn_part_are_candidates():
@@ -108,9 +127,9 @@ def test_the_likeliest_labels_of_the_knn_part_are_candidates():
     # The nearer text has the labels from 280 on, the other one those from 200 to 239: 32 of these 60 are taken.
     named = [*range(280, 300), *range(200, 240)]
     positives = sparse.csr_array((np.ones(60), named, [0, 20, 60]), shape=(2, 300))
-    near = Neighbours.of(np.array([[1, 1], [0.99, 0.99]], dtype=np.float32), positives)
-    parts = parts_of(queries, labels, np.bincount(named, minlength=300), near)
-    found = set(parts.ids_NK[0].tolist()) - {-1}
+    near = KnnPart.of(np.array([[1, 1], [0.99, 0.99]], dtype=np.float32), positives)
+    _, candidates = candidates_of(queries, labels, np.bincount(named, minlength=300), near)
+    found = set(candidates.ids_NK[0].tolist()) - {-1}
     assert found >= {*range(64), *range(280, 300)}
     assert len(found & {*range(200, 240)}) == 12
     assert len(found) == 64 + 32
@@ -118,15 +137,16 @@ def test_the_likeliest_labels_of_the_knn_part_are_candidates():
 
 def test_places_without_a_candidate_stay_empty():
     queries, labels, _, positives = toy(seed=1, num_labels=3, num_train=4)
-    parts = parts_of(queries, labels, np.bincount(positives.indices, minlength=3), None, forbidden=np.array([1]))
-    found = parts.ranked(Weights(0.5, label_prior=9.0), 3)
-    assert np.sort(found.ids, axis=1).tolist() == [[-1, 0, 2]] * 9
-    assert np.isneginf(found.scores[:, 2]).all()
+    counts = np.bincount(positives.indices, minlength=3)
+    found = candidates_of(queries, labels, counts, None, forbidden=np.array([1]))
+    best = ranked(found, Weights(0.5, label_prior=9.0), 3)
+    assert np.sort(best.ids, axis=1).tolist() == [[-1, 0, 2]] * 9
+    assert np.isneginf(best.scores[:, 2]).all()
 
 
 # Choosing among weights.
 
-GRID = {"fusions": (0.1, 0.5, 0.9), "neighbours": (0.0, 0.2), "priors": (-0.1, 0.0, 0.1)}
+GRID = {"fusions": (0.1, 0.5, 0.9), "knn_weights": (0.0, 0.2), "priors": (-0.1, 0.0, 0.1)}
 POINTS = [Weights(*point) for point in itertools.product(*GRID.values())]
 
 
@@ -159,7 +179,7 @@ def test_a_second_round_improves_weights_that_depend_on_each_other():
     def value(weights):
         return values.get((weights.fusion, weights.knn), 0)
 
-    assert best_weights(value, Weights(0.5), fusions=(0.1, 0.5, 0.9), neighbours=(0.0, 0.2)) == Weights(0.9, 0.2)
+    assert best_weights(value, Weights(0.5), fusions=(0.1, 0.5, 0.9), knn_weights=(0.0, 0.2)) == Weights(0.9, 0.2)
 
 
 def test_weights_without_choices_do_not_change():

@@ -11,7 +11,7 @@ from scipy import sparse
 from unidex.errors import ModelError
 from unidex.scoring import knn as neighbours
 from unidex.scoring import nearest_texts as nearest
-from unidex.scoring.knn import Neighbours, softmax_shares
+from unidex.scoring.knn import KnnPart, softmax_shares
 from unidex.scoring.knn_join import join_scores
 from unidex.scoring.nearest_texts import NearestTexts
 from unidex.topk import TopK
@@ -69,7 +69,7 @@ def problems(draw):
 @given(problems(), st.integers(1, 8), st.sampled_from([0.05, 0.5]))
 def test_knn_scores_equal_the_formula(problem, num_neighbours, temperature):
     queries, vectors, positives, excluded = problem
-    part = Neighbours.of(vectors, sparse.csr_array(positives), num_neighbours=num_neighbours, temperature=temperature)
+    part = KnnPart.of(vectors, sparse.csr_array(positives), num_nearest=num_neighbours, temperature=temperature)
     found = part.label_scores(queries, excluded=excluded)
     wanted = slow_label_scores(queries, vectors, positives, num_neighbours, temperature, excluded)
     assert found.shape == wanted.shape
@@ -79,25 +79,25 @@ def test_knn_scores_equal_the_formula(problem, num_neighbours, temperature):
 
 
 def test_a_train_text_is_its_own_neighbour_unless_excluded():
-    part = Neighbours.of(EYE, sparse.csr_array(np.eye(3)), num_neighbours=2)
+    part = KnnPart.of(EYE, sparse.csr_array(np.eye(3)), num_nearest=2)
     assert part.nearest(EYE).ids[:, 0].tolist() == [0, 1, 2]
     assert part.nearest(EYE, excluded=[0, 1, -1]).ids.tolist() == [[1, 2], [0, 2], [2, 0]]
     assert part.label_scores(EYE[:1], excluded=[0]).toarray().tolist() == [[0, 0.5, 0.5]]
 
 
 def test_ties_go_to_the_lower_text():
-    part = Neighbours.of(np.ones((5, 2), dtype=np.float32), sparse.csr_array(np.eye(5)), num_neighbours=2)
+    part = KnnPart.of(np.ones((5, 2), dtype=np.float32), sparse.csr_array(np.eye(5)), num_nearest=2)
     assert part.nearest(np.ones((1, 2), dtype=np.float32)).ids.tolist() == [[0, 1]]
 
 
 def test_a_text_without_labels_takes_its_share_of_the_softmax():
     positives = sparse.csr_array(np.array([[1.0, 0.0], [0.0, 0.0]]))
-    part = Neighbours.of(np.ones((2, 2), dtype=np.float32), positives)
+    part = KnnPart.of(np.ones((2, 2), dtype=np.float32), positives)
     assert part.label_scores(np.ones((1, 2), dtype=np.float32)).toarray().tolist() == [[0.5, 0.0]]
 
 
 def test_without_train_texts_there_are_no_scores_until_some_are_added():
-    part = Neighbours.of(np.empty((0, 3), dtype=np.float32), sparse.csr_array((0, 2)))
+    part = KnnPart.of(np.empty((0, 3), dtype=np.float32), sparse.csr_array((0, 2)))
     assert part.label_scores(EYE[:2]).nnz == 0
     assert part.nearest(EYE[:1], excluded=[-1]).ids.tolist() == [[-1] * 32]
     assert part.add(EYE[:1], sparse.csr_array(np.array([[0, 1]]))).tolist() == [0]
@@ -105,17 +105,17 @@ def test_without_train_texts_there_are_no_scores_until_some_are_added():
 
 
 def test_hidden_labels_get_no_score():
-    part = Neighbours.of(EYE, sparse.csr_array(np.ones((3, 4))))
+    part = KnnPart.of(EYE, sparse.csr_array(np.ones((3, 4))))
     found = part.label_scores(EYE[:2], hidden_L=np.array([True, False, False, True]))
     assert [found.indices.tolist(), found.indptr.tolist()] == [[1, 2, 1, 2], [0, 2, 4]]
     assert found.data == pytest.approx(1)
-    with pytest.raises(ValueError, match=r"one mark a label \(4\), but have \(3,\)"):
+    with pytest.raises(ValueError, match=r"one mark per label \(4\), but have \(3,\)"):
         part.label_scores(EYE, hidden_L=np.zeros(3, dtype=bool))
 
 
 def test_new_texts_and_labels_need_no_training():
-    part = Neighbours.of(EYE[:2], sparse.csr_array(np.eye(2)), num_neighbours=1)
-    with pytest.raises(ValueError, match=r"one column a label \(2\), but have 3; grow the part first"):
+    part = KnnPart.of(EYE[:2], sparse.csr_array(np.eye(2)), num_nearest=1)
+    with pytest.raises(ValueError, match=r"one column per label \(2\), but have 3; grow the part first"):
         part.add(EYE[2:], sparse.csr_array(np.array([[0, 0, 1]])))
     part.grow(3)
     assert part.add(torch.from_numpy(EYE[2:]), sparse.csr_array(np.array([[0, 0.5, 1]]))).tolist() == [2]
@@ -126,33 +126,33 @@ def test_new_texts_and_labels_need_no_training():
 
 
 def test_what_does_not_fit_changes_nothing():
-    part = Neighbours.of(EYE, sparse.csr_array(np.eye(3)))
-    with pytest.raises(ValueError, match=r"one row a train text \(1\), but have 2"):
+    part = KnnPart.of(EYE, sparse.csr_array(np.eye(3)))
+    with pytest.raises(ValueError, match=r"one row per training text \(1\), but have 2"):
         part.add(EYE[:1], sparse.csr_array(np.eye(3))[:2])
     with pytest.raises(ValueError, match="must have 3 numbers"):
         part.add(np.ones((1, 2), dtype=np.float32), sparse.csr_array(np.ones((1, 3))))
     assert part.num_texts == 3
     assert part.label_scores(EYE).shape == (3, 3)
-    with pytest.raises(ValueError, match=r"one id a text \(3\), but has shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"one id per text \(3\), but has shape \(2,\)"):
         part.nearest(EYE, excluded=[0, 1])
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_neighbours": 0}, "num_neighbours must be at least 1, but is 0"),
+        ({"num_nearest": 0}, "num_nearest must be at least 1, but is 0"),
         ({"temperature": 0.0}, "temperature must be > 0, but is 0.0"),
         ({"temperature": np.nan}, "temperature must be > 0, but is nan"),
     ],
 )
 def test_settings_are_checked(settings, message):
     with pytest.raises(ValueError, match=message):
-        Neighbours.of(EYE, sparse.csr_array(np.eye(3)), **settings)
+        KnnPart.of(EYE, sparse.csr_array(np.eye(3)), **settings)
 
 
 def test_numbers_beyond_float16_are_refused():
     with pytest.raises(ValueError, match="as float16 must be finite numbers, but row 1"):
-        Neighbours.of(np.array([[1.0], [1e6]], dtype=np.float32), sparse.csr_array(np.ones((2, 1))))
+        KnnPart.of(np.array([[1.0], [1e6]], dtype=np.float32), sparse.csr_array(np.ones((2, 1))))
 
 
 def test_shares_are_a_softmax_however_large_the_scores():
@@ -230,19 +230,19 @@ def test_a_number_beyond_the_sample_of_k_means_is_not_cut():
 @pytest.mark.parametrize("graded", [False, True])
 def test_a_saved_part_answers_the_same(num_texts, graded, tmp_path):
     positives = random_positives(num_texts, 20, graded=graded)
-    part = Neighbours.of(unit_vectors(num_texts, 8), positives, num_neighbours=5, temperature=0.1)
+    part = KnnPart.of(unit_vectors(num_texts, 8), positives, num_nearest=5, temperature=0.1)
     part.save(tmp_path / "part")
     assert (tmp_path / "part" / "targets.npy").exists() == (graded and num_texts > 0)
-    loaded = Neighbours.load(tmp_path / "part")
+    loaded = KnnPart.load(tmp_path / "part")
     assert (loaded.num_texts, loaded.num_labels, loaded.dim) == (num_texts, 20, 8)
-    assert (loaded.num_neighbours, loaded.temperature) == (5, 0.1)
+    assert (loaded.num_nearest, loaded.temperature) == (5, 0.1)
     queries = unit_vectors(9, 8, seed=1)
     assert (loaded.label_scores(queries).toarray() == part.label_scores(queries).toarray()).all()
     for one in (part, loaded):
         one.grow(21)
         one.add(queries[:1], sparse.csr_array(([0.5], [20], [0, 1]), shape=(1, 21)))
     loaded.save(tmp_path / "part")
-    after = Neighbours.load(tmp_path / "part").label_scores(queries).toarray()
+    after = KnnPart.load(tmp_path / "part").label_scores(queries).toarray()
     assert (after == part.label_scores(queries).toarray()).all()
     assert after[0, 20] > 0
 
@@ -256,18 +256,18 @@ def is_mapped(array):
 
 def test_many_pairs_are_mapped_and_can_be_saved_over_themselves(tmp_path, monkeypatch):
     monkeypatch.setattr(neighbours, "MAPPED_ABOVE", 1)
-    part = Neighbours.of(unit_vectors(40, 8), random_positives(40, 20, graded=True))
+    part = KnnPart.of(unit_vectors(40, 8), random_positives(40, 20, graded=True))
     part.save(tmp_path / "part")
-    loaded = Neighbours.load(tmp_path / "part")
+    loaded = KnnPart.load(tmp_path / "part")
     assert all(is_mapped(array) for array in (loaded._positives.indices, loaded._positives.data))
     loaded.save(tmp_path / "part")
     queries = unit_vectors(3, 8, seed=1)
-    again = Neighbours.load(tmp_path / "part").label_scores(queries).toarray()
+    again = KnnPart.load(tmp_path / "part").label_scores(queries).toarray()
     assert (again == part.label_scores(queries).toarray()).all()
 
 
 def saved(folder, num_texts):
-    Neighbours.of(unit_vectors(num_texts, 8), random_positives(num_texts, 20, graded=True)).save(folder)
+    KnnPart.of(unit_vectors(num_texts, 8), random_positives(num_texts, 20, graded=True)).save(folder)
     return sorted(file.name for file in folder.iterdir())
 
 
@@ -282,7 +282,7 @@ def test_a_damaged_part_is_refused(num_texts, tmp_path):
             if damage == "cut":
                 (folder / name).write_bytes(content[: len(content) // 2])
             with pytest.raises(ModelError, match="again"):
-                Neighbours.load(folder)
+                KnnPart.load(folder)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_numbers_that_cannot_be_are_refused(name, change, message, tmp_path):
     saved(tmp_path / "part", 40)
     np.save(tmp_path / "part" / name, change(np.load(tmp_path / "part" / name)))
     with pytest.raises(ModelError, match=message):
-        Neighbours.load(tmp_path / "part")
+        KnnPart.load(tmp_path / "part")
 
 
 def test_a_manifest_without_its_settings_is_refused(tmp_path):
@@ -310,8 +310,8 @@ def test_a_manifest_without_its_settings_is_refused(tmp_path):
     whole = json.loads(file.read_text())
     for name, value in [("num_labels", None), ("temperature", -1), ("num_neighbours", "many")]:
         file.write_text(json.dumps({**whole, "settings": {**whole["settings"], name: value}}))
-        with pytest.raises(ModelError, match="not a whole part of neighbours"):
-            Neighbours.load(tmp_path / "part")
+        with pytest.raises(ModelError, match="not a whole kNN part"):
+            KnnPart.load(tmp_path / "part")
 
 
 # Both scores together.
@@ -381,7 +381,7 @@ def test_only_labels_that_may_enter_are_asked_for():
 
 def test_invalid_joins_are_refused():
     found, said = TopK.rank([[0]], [[0.5]]), sparse.csr_array(np.ones((2, 1)))
-    with pytest.raises(ValueError, match=r"one row a text \(1\), but have 2"):
+    with pytest.raises(ValueError, match=r"one row per text \(1\), but have 2"):
         join_scores(found, said, 1.0, lambda texts, labels: np.zeros(len(texts)))
-    with pytest.raises(ValueError, match="weight of neighbours must be a number >= 0, but is -1"):
+    with pytest.raises(ValueError, match="weight of kNN scores must be a number >= 0, but is -1"):
         join_scores(found, said[:1], -1.0, lambda texts, labels: np.zeros(len(texts)))

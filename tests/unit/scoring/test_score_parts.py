@@ -83,7 +83,7 @@ def assert_formula(model, texts=TEXTS, hidden=(), known=(), **limits):
 )
 def test_predictions_are_the_formula(trained, kind, changes):
     model = weighed(trained, index=kind, **changes)
-    assert (model.neighbours is None) == (model.config.predict.knn == 0)
+    assert (model.scorer.knn is None) == (model.config.predict.knn == 0)
     assert_formula(model)
     assert_formula(model, [TEXTS[3]])
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_remembered_is_refused_and_changes_nothing(trained):
         model.remember(["a", "b"], sparse.csr_array((1, 24)))
     with pytest.raises(DataError, match="must be 1 texts x 24 labels, but are 1 x 25"):
         model.remember(["a"], sparse.csr_array((1, 25)))
-    assert model.neighbours.num_texts == len(DATA.train)
+    assert model.scorer.knn.num_texts == len(DATA.train)
     with pytest.raises(ModelError, match=r"this one has none; train it with .*predict\.knn"):
         weighed(trained, knn=0.0).remember(["a"], sparse.csr_array((1, 24)))
 
@@ -172,7 +172,8 @@ def test_every_index_gives_the_vectors_of_its_labels(trained, kind):
     model.remove_labels([2])
     network = model.network
     vectors = network.label_vectors(network.encoder.prepare(model.labels.texts))
-    bonus = torch.from_numpy(0.05 * np.log1p(model.labels.frequencies))
     ids = np.array([24, 0, 7, 7])
-    np.testing.assert_allclose(model.index.vectors(ids), vectors.joined(0.3, bonus)[ids], atol=1e-6)
-    assert model.index.vectors(np.empty(0, dtype=np.int64)).shape == (0, model.index.dim)
+    np.testing.assert_allclose(
+        model.scorer.index.vectors(ids), model.scorer.layout.rows(vectors, model.labels.frequencies)[ids], atol=1e-6
+    )
+    assert model.scorer.index.vectors(np.empty(0, dtype=np.int64)).shape == (0, model.scorer.index.dim)

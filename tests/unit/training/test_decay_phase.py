@@ -1,4 +1,4 @@
-"""Training in phases: trials on a validation split, then all texts while learning rates fall."""
+"""Training in phases: trials on a validation split, then all texts while learning rates decay."""
 
 import hashlib
 import json
@@ -75,12 +75,12 @@ def test_trials_of_different_settings_give_different_models(whole):
     assert losses["training", 2] != losses["training-hard", 2]
 
 
-@pytest.mark.parametrize("phase", ["training", "training-hard", "falling"])
+@pytest.mark.parametrize("phase", ["training", "training-hard", "decay"])
 @pytest.mark.parametrize("tables", ["memory", "file"])
 def test_a_run_stopped_in_any_phase_equals_an_unbroken_one(whole, phase, tables, monkeypatch, tmp_path):
     trial_values(monkeypatch, better=0)
     steps = phases(whole)
-    assert list(steps) == ["training", "training-hard", "falling"]
+    assert list(steps) == ["training", "training-hard", "decay"]
     before = sum(steps[name] for name in list(steps)[: list(steps).index(phase)])
     made, steps_left = Batching.batch, iter(range(before + 7, -1, -1))
 
@@ -135,9 +135,9 @@ def test_held_out_texts_are_trained_on_in_the_end():
     assert validation_of(data).forbidden.tolist() == [0]
     settings = [*SMALL, *PLAIN, "train.schedule=constant", "train.validate_every=9"]
     rows = {}
-    for epochs, falling in ((1, 0), (2, 0), (1, 1)):
-        changes = [f"train.epochs={epochs}", f"train.decay_epochs={falling}"]
-        rows[epochs, falling] = train(data, "auto", settings=[*settings, *changes]).network.classifiers.weight
+    for epochs, decay in ((1, 0), (2, 0), (1, 1)):
+        changes = [f"train.epochs={epochs}", f"train.decay_epochs={decay}"]
+        rows[epochs, decay] = train(data, "auto", settings=[*settings, *changes]).network.classifiers.weight
     # No pool of the first phase has the label, however long it is.
     assert torch.equal(rows[1, 0][0], rows[2, 0][0])
     assert not torch.equal(rows[1, 0][1], rows[2, 0][1])
@@ -175,16 +175,16 @@ def test_without_a_validation_split_all_texts_are_trained_on_from_the_start():
     assert model.metrics["training"]["epochs"] == 2
     assert model.config.predict.knn == 0
     # They count for nothing, but their texts are kept.
-    assert model.neighbours.kept[0] == DATA.train.texts[0]
+    assert model.scorer.knn.snippets[0] == DATA.train.texts[0]
 
 
 # Trials.
 
 
 @pytest.mark.parametrize("winner", [0, 2])
-@pytest.mark.parametrize("falling", [0, 1])
-def test_the_winning_trial_gives_the_model_it_gives_alone(winner, falling, monkeypatch, tmp_path, caplog):
-    settings = [*SMALL, "augment.method=none", "train.validate_every=9", f"train.decay_epochs={falling}"]
+@pytest.mark.parametrize("decay_epochs", [0, 1])
+def test_the_winning_trial_gives_the_model_it_gives_alone(winner, decay_epochs, monkeypatch, tmp_path, caplog):
+    settings = [*SMALL, "augment.method=none", "train.validate_every=9", f"train.decay_epochs={decay_epochs}"]
     trial_values(monkeypatch, winner)
     with caplog.at_level(logging.INFO):
         tried = train(DATA, "auto", settings=settings, out=tmp_path / "tried")
@@ -194,8 +194,8 @@ def test_the_winning_trial_gives_the_model_it_gives_alone(winner, falling, monke
         settings=[*settings, "pool.try_hard_negatives=0", f"pool.hard_negatives={winner}"],
         out=tmp_path / "alone",
     )
-    assert list(phases(tmp_path / "tried")) == ["training", "training-hard", *["falling"] * falling]
-    assert list(phases(tmp_path / "alone")) == ["training", *["falling"] * falling]
+    assert list(phases(tmp_path / "tried")) == ["training", "training-hard", *["decay"] * decay_epochs]
+    assert list(phases(tmp_path / "alone")) == ["training", *["decay"] * decay_epochs]
     names = ("encoder.safetensors", "classifier.safetensors", "labels.jsonl", "index/manifest.json")
     assert hashes(tmp_path / "tried", *names) == hashes(tmp_path / "alone", *names)
     found, wanted = (Model.load(tmp_path / name) for name in ("tried", "alone"))
@@ -203,16 +203,16 @@ def test_the_winning_trial_gives_the_model_it_gives_alone(winner, falling, monke
     assert np.array_equal(found.predict(texts, 5).scores, wanted.predict(texts, 5).scores)
     assert found.config.predict == wanted.config.predict
     assert tried.metrics["choice"]["hard_negatives"] == found.config.pool.hard_negatives == winner
-    said = [record.getMessage() for record in caplog.records if "mining hard negatives" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "Hard negatives: " in record.getMessage()]
     assert len(said) == 1
-    assert ("does not pay" in said[0]) == (winner == 0)
+    assert ("Training without them." in said[0]) == (winner == 0)
 
 
 def test_of_equal_trials_the_plain_one_wins_and_the_log_agrees(monkeypatch, caplog):
     trial_values(monkeypatch, better=None)
     with caplog.at_level(logging.INFO):
         model = train(DATA, "auto", settings=[*SMALL, "augment.method=none", "train.epochs=1"])
-    assert "mining hard negatives does not pay" in caplog.text
+    assert "Training without them." in caplog.text
     assert model.config.pool.hard_negatives == model.metrics["choice"]["hard_negatives"] == 0
 
 

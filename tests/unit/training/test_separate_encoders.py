@@ -195,13 +195,13 @@ def digest(folder):
     return hashlib.sha256(b"".join((folder / name).read_bytes() for name in files)).hexdigest()
 
 
-@pytest.mark.parametrize("phase", ["training", "falling"])
+@pytest.mark.parametrize("phase", ["training", "decay"])
 def test_a_resumed_run_with_two_encoders_equals_an_unbroken_one(phase, monkeypatch, tmp_path):
     changes = [APART, "train.validation=0.2", "train.decay_epochs=2", "encoder.dropout=0.2"]
     settings = [*QUICK, *changes, "train.validate_every=2", "train.epochs=5", "train.checkpoint_every=5"]
     whole = train(topics(), "unidec", settings=settings, out=tmp_path / "whole")
     steps = {record["phase"]: record["step"] for record in map(json.loads, whole.log.splitlines())}
-    assert list(steps) == ["training", "falling"]
+    assert list(steps) == ["training", "decay"]
     made = Batching.batch
     steps_left = iter(range(7 if phase == "training" else steps["training"] + 7, -1, -1))
 

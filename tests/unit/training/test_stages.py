@@ -20,7 +20,7 @@ from unidex.errors import ConfigError
 from unidex.model.model import Model
 from unidex.nn.label_tree import balanced_clusters, cut, label_centroids
 from unidex.pools.batches import cluster_size, joined_clusters
-from unidex.training.frozen import frozen
+from unidex.training.frozen import freeze
 from unidex.training.loop import Trainer
 from unidex.verbs.train import train
 
@@ -170,7 +170,7 @@ def test_steps_on_stored_vectors_equal_steps_with_a_frozen_encoder():
         trainer.run()
         found.append(network.classifiers.weight)
         if kept:
-            step, vectors = frozen(network, whole, config, ALONE)
+            step, vectors = freeze(network, whole, config, ALONE)
             assert set(step.tables()) == {"classifiers"}
             assert torch.equal(vectors.texts, network.encode(whole.texts))
     assert torch.allclose(found[0], found[1], atol=1e-5)
@@ -205,7 +205,7 @@ def test_a_run_that_is_killed_in_every_stage_resumes_to_the_same_model(recipe, t
         resume = ["--resume"]
     done = subprocess.run(command(data, broken, recipe, "--resume"), capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    assert "resumed at step" in done.stderr
+    assert "Resumed at step" in done.stderr
     assert digest(broken) == digest(unbroken)
     assert (broken / "train.jsonl").read_text().count('"training-second"') == 6
 

@@ -20,7 +20,7 @@ from unidex.model.model import Model, label_set
 from unidex.scoring.network_metrics import metric_value, metrics_of
 from unidex.training import trials as trying
 from unidex.training.training_set import TrainingSet, with_label_points
-from unidex.training.trials import SAID, tries
+from unidex.training.trials import TRIALS, plan_trials
 from unidex.training.validation import Validation, _held_out, rarest_features
 from unidex.verbs.train import train
 
@@ -71,8 +71,9 @@ def test_a_validation_without_answers_is_an_error():
 def test_auto_logs_the_scores_of_its_trials(change, name, caplog):
     with caplog.at_level(logging.INFO):
         model = train(topics(filters=True), "auto", settings=[*AUTO, "pool.hard_negatives=0", change])
-    (said,) = (record.getMessage() for record in caplog.records if SAID[name] in record.getMessage())
-    pays = "does not pay" not in said
+    lines = [record.getMessage() for record in caplog.records]
+    (said,) = (line for line in lines if line.startswith(f"{TRIALS[name]}: validation"))
+    pays = "Training with them." in said
     chosen = model.metrics["choice"]
     assert chosen["augment"] == model.config.augment.method == ("gandalf" if pays and name == "gandalf" else "none")
     assert chosen["hard_negatives"] == model.config.pool.hard_negatives == (2 if pays and name == "hard" else 0)
@@ -85,18 +86,18 @@ def test_auto_logs_the_scores_of_its_trials(change, name, caplog):
 
 def test_nothing_is_tried_where_nothing_can_be_chosen(caplog):
     with caplog.at_level(logging.INFO):
-        found = tries(topics(), load("auto", ["train.validation=0.0"]), 0)
+        found = plan_trials(topics(), load("auto", ["train.validation=0.0"]), 0)
     assert found == {"plain": {"augment": {"method": "none"}}}
     assert "there is no validation split" in caplog.text
 
 
 def test_nothing_is_tried_where_it_would_take_long(monkeypatch, caplog):
-    monkeypatch.setattr(trying, "_TRIED_BELOW", 239)
+    monkeypatch.setattr(trying, "_MAX_TEXTS", 239)
     with caplog.at_level(logging.INFO):
-        assert list(tries(topics(), load("auto"), 0)) == ["plain"]
-    assert "240 train texts: neither" in caplog.text
-    monkeypatch.setattr(trying, "_TRIED_BELOW", 240)
-    assert list(tries(topics(), load("auto"), 0)) == ["plain", "gandalf"]
+        assert list(plan_trials(topics(), load("auto"), 0)) == ["plain"]
+    assert "240 train texts, and trials take too long above 239" in caplog.text
+    monkeypatch.setattr(trying, "_MAX_TEXTS", 240)
+    assert list(plan_trials(topics(), load("auto"), 0)) == ["plain", "gandalf"]
 
 
 @pytest.mark.parametrize(
@@ -111,14 +112,14 @@ def test_nothing_is_tried_where_it_would_take_long(monkeypatch, caplog):
     ],
 )
 def test_at_most_one_variant_is_tried(changes, expected):
-    assert tries(topics(), load("auto", changes), 0) == expected
+    assert plan_trials(topics(), load("auto", changes), 0) == expected
 
 
 def test_labels_without_texts_are_no_training_points():
     data = topics()
     silent = Dataset("silent", Labels(Texts.of([""] * 24)), data.train)
     plain = {"augment": {"method": "none"}}
-    assert tries(silent, load("auto"), 0) == {"plain": plain, "hard": plain | {"pool": {"hard_negatives": 2}}}
+    assert plan_trials(silent, load("auto"), 0) == {"plain": plain, "hard": plain | {"pool": {"hard_negatives": 2}}}
 
 
 # Which texts are held out.
@@ -232,7 +233,7 @@ def test_a_choice_scores_as_the_model_of_its_weights_does(unweighed):
     model = Model.build(config, network, labels, validation.labels, train=(validation.train_texts[rows], known))
     found = model.predict(list(validation.split.texts), 40, forbidden=validation.forbidden)
     assert choice.metrics == pytest.approx(metrics_of(found, data, validation.split), abs=1e-6)
-    # The neighbours have a say: without them the scores are others.
+    # Without the kNN part the metrics differ.
     assert choice.metrics != validation.choice(network, 1, with_weights(config, knn=0.0)).metrics
 
 
@@ -287,9 +288,9 @@ def test_targets_known_to_be_wrong_are_not_tried(caplog):
     data = Dataset("wrong", Labels(Texts.of(words)), split)
     with caplog.at_level(logging.INFO):
         model = train(data, "auto", settings=[*AUTO, "augment.delta=0.1"])
-    said = [record.getMessage() for record in caplog.records if "gandalf" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "Gandalf" in record.getMessage()]
     assert len(said) == 1
-    assert "of 130 labels that are train texts themselves, only 0%" in said[0]
+    assert "for 130 labels that are train texts themselves, only 0%" in said[0]
     assert model.metrics["choice"]["augment"] == "none"
 
 

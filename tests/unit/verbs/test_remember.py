@@ -58,7 +58,7 @@ def test_a_remembered_pair_counts_at_once_and_after_loading(folder, tmp_path):
 def test_remembered_texts_add_the_knn_weight_times_their_share(folder, tmp_path):
     model = Model.load(folder)
     heads = Model.load(folder)
-    heads.neighbours = None
+    heads.scorer.knn = None
     labels = [3, 17]
     file = written(tmp_path / "pairs.jsonl", *[{"text": NEW, "labels": [f"L{label}" for label in labels]}] * 4)
     remember_texts(model, file)
@@ -126,14 +126,14 @@ def test_a_line_that_is_wrong_is_named_and_nothing_is_remembered(folder, tmp_pat
         remember_texts(model, file)
     assert str(caught.value).startswith(f"{file}:2: ")
     assert message in str(caught.value)
-    assert model.neighbours.num_texts == 240
+    assert model.scorer.knn.num_texts == 240
 
 
 def test_a_model_without_a_knn_part_says_how_to_get_one(tmp_path):
     settings = [*QUICK, "train.epochs=1"]
     model = train(topics(num_test=0), "unidec", settings=settings)
     file = written(tmp_path / "pairs.jsonl", GOOD)
-    with pytest.raises(ModelError, match="with neighbours, but this one has none; train it with --set") as caught:
+    with pytest.raises(ModelError, match="weight above 0, but this one has none; train it with --set") as caught:
         remember_texts(model, file)
     remedy = str(caught.value).partition("train it with ")[2].replace("--set ", "").split()
     model = train(topics(num_test=0), "unidec", settings=[*settings, *remedy])
@@ -145,7 +145,7 @@ def test_positives_must_fit_the_texts_and_the_labels(folder):
     with pytest.raises(DataError, match="positives must be 1 texts x 24 labels, but are 2 x 24"):
         model.remember([NEW], sparse.csr_array((2, 24)))
     model.remember([], sparse.csr_array((0, 24)))
-    assert model.neighbours.num_texts == 240
+    assert model.scorer.knn.num_texts == 240
 
 
 def test_remembering_at_once_equals_remembering_in_parts(folder):
@@ -155,11 +155,11 @@ def test_remembering_at_once_equals_remembering_in_parts(folder):
     together.remember(texts, positives)
     for start in range(0, 1100, 400):
         apart.remember(texts[start : start + 400], positives[start : start + 400])
-    assert together.neighbours.num_texts == 1340
+    assert together.scorer.knn.num_texts == 1340
     asked = texts[1000:1040]
     np.testing.assert_allclose(together.predict(asked, 5).scores, apart.predict(asked, 5).scores, atol=1e-6)
     # A remembered text is its own nearest.
-    assert together.neighbours.nearest(together.encode(asked)).ids[:, 0].tolist() == list(range(1240, 1280))
+    assert together.scorer.knn.nearest(together.encode(asked)).ids[:, 0].tolist() == list(range(1240, 1280))
 
 
 def unidex(*words):

@@ -3,7 +3,10 @@
 import { el, fixed, hint, number, percent, problemBox, signed } from "./dom.js";
 import { call, isAborted } from "./service.js";
 
-const PARTS = { dual: "Dual encoder", classifier: "Classifier", neighbours: "Neighbours", frequency: "Frequency" };
+const PARTS = {
+  dual: "Dual encoder", classifier: "Classifier", label_tree: "Label tree", decision_tree: "Decision tree", knn: "Nearest texts (kNN)",
+  label_prior: "Label prior",
+};
 const STRONGEST = 6;
 
 export async function openReasons(panel, { text, row, k, mode, signal }) {

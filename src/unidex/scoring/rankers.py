@@ -1,0 +1,128 @@
+"""Rankers: from the features of candidates to one score per candidate.
+
+A ranker names the features it reads and gives the contribution of each part to the score. The score of a candidate is
+the sum of the contributions, so that a prediction and its explanation come from the same numbers.
+
+Shapes: N texts, K candidates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.scoring.layout import HEADS, Head, Layout, Mode, Weights
+from unidex.topk import TopK
+
+Features = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Candidate labels of texts and their features.
+
+    Attributes:
+        ids_NK: label ids; an id of -1 is no candidate, and its features mean nothing.
+        features: N x K arrays by name, as `unidex.scoring.ranking_features` computes them.
+    """
+
+    ids_NK: NDArray[np.int64]
+    features: Features
+
+    def take(self, rows: NDArray[Any]) -> Candidates:
+        """The candidates of some of the texts."""
+        return Candidates(self.ids_NK[rows], {name: values[rows] for name, values in self.features.items()})
+
+
+class Ranker(ABC):
+    """How the features of candidates become scores."""
+
+    @property
+    @abstractmethod
+    def features(self) -> tuple[str, ...]:
+        """The names of the features it reads."""
+
+    @property
+    @abstractmethod
+    def head_weights(self) -> Mapping[Head, float]:
+        """The factor of each head's score in the sum; explanations attribute these terms to words."""
+
+    @abstractmethod
+    def contributions(self, features: Features) -> dict[str, NDArray[Any]]:
+        """The terms of the scores by name, N x K each."""
+
+    def rank(self, candidates: Candidates, k: int) -> TopK:
+        """The best k candidates of each text by the sum of the contributions."""
+        ids_NK = candidates.ids_NK
+        scores_NK = np.where(ids_NK < 0, -np.inf, sum_parts(self.contributions(candidates.features))).astype(np.float32)
+        if k < ids_NK.shape[1]:
+            best_NK = np.argpartition(-scores_NK, k - 1, axis=1)[:, :k]
+            ids_NK = np.take_along_axis(ids_NK, best_NK, axis=1)
+            scores_NK = np.take_along_axis(scores_NK, best_NK, axis=1)
+        return TopK.rank(ids_NK, scores_NK).first(k)
+
+
+@dataclass(frozen=True)
+class WeightedSum(Ranker):
+    """The sum of features, each times a weight.
+
+    >>> ranker = WeightedSum({"dual": 0.5, "label_prior": 2.0})
+    >>> features = {"dual": np.array([[0.5, 1.0]]), "label_prior": np.array([[1.0, 0.0]])}
+    >>> ranker.rank(Candidates(np.array([[3, 7]]), features), k=1).scores.tolist()
+    [[2.25]]
+    """
+
+    weights: Mapping[str, float]
+
+    @classmethod
+    def of(cls, layout: Layout, weights: Weights, mode: Mode = "both") -> WeightedSum:
+        """The sum that a layout searches by, with these weights of its parts."""
+        if mode != "both":
+            return cls({"label_tree": 1.0} if layout.has_tree else {mode: layout.weight(mode)})
+        found = dict.fromkeys(searched_parts(layout), 1.0)
+        if len(found) == 2:
+            found = {"dual": weights.fusion, "classifier": 1 - weights.fusion}
+        return cls(found | added_weights(weights))
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the features it reads."""
+        return tuple(self.weights)
+
+    @property
+    def head_weights(self) -> Mapping[Head, float]:
+        """The factor of each head's score in the sum."""
+        return {head: self.weights[head] for head in HEADS if head in self.weights}
+
+    def contributions(self, features: Features) -> dict[str, NDArray[Any]]:
+        """The terms of the scores by name."""
+        return {name: weight * features[name] for name, weight in self.weights.items()}
+
+
+def searched_parts(layout: Layout) -> tuple[str, ...]:
+    """The features that an index searches by: the heads, or the label tree."""
+    return ("label_tree",) if layout.has_tree else layout.heads
+
+
+def part_names(layout: Layout) -> tuple[str, ...]:
+    """The features that a weighted sum can have."""
+    return (*searched_parts(layout), "knn", "label_prior")
+
+
+def added_weights(weights: Weights) -> dict[str, float]:
+    """The weights of the parts that are added to the heads' score, without those of weight 0."""
+    found = {"knn": weights.knn, "label_prior": weights.label_prior}
+    return {name: weight for name, weight in found.items() if weight != 0}
+
+
+def sum_parts(parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """The sum of the terms of scores, in their order."""
+    first, *others = parts.values()
+    for part in others:
+        first = first + part
+    return first

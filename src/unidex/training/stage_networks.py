@@ -1,0 +1,141 @@
+"""The networks and training sets of a run, stage by stage and trial by trial: all share one encoder and one tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unidex.augment.label_points import check_label_texts
+from unidex.config import Config
+from unidex.data.dataset import Dataset
+from unidex.distributed import Processes
+from unidex.encoders import registry as encoders
+from unidex.nn.assembly import build_network
+from unidex.nn.initialisation import initialise_classifiers, initialise_cluster_biases
+from unidex.nn.label_tree import LabelTree
+from unidex.nn.network import BLOCK, Network
+from unidex.training.parts_setup import make_parts, words_of_labels
+from unidex.training.table_storage import tables_to_files
+from unidex.training.training_set import TrainingSet, with_label_points
+from unidex.training.transfer import encoder_weights, inherit, restore_encoder, set_dropout, surrogate_set
+from unidex.training.tree_setup import cluster_positives, grow_tree, learns_labels
+
+
+class StageNetworks:
+    """What the stages and trials of a run are trained on, and the networks that they start with.
+
+    Args:
+        dataset: the data set.
+        config: the recipe of the last stage.
+        seed: of every random choice.
+        device: where to train.
+        folder: of the run, or None to keep nothing.
+        processes: the processes that train together.
+
+    Attributes:
+        texts: prepared train texts.
+        labels: prepared label texts.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        config: Config,
+        *,
+        seed: int,
+        device: torch.device,
+        folder: Path | None,
+        processes: Processes,
+    ) -> None:
+        self.dataset, self.config, self.seed, self.device, self.folder = dataset, config, seed, device, folder
+        self.processes = processes
+        torch.manual_seed(seed)
+        self._encoder = encoders.build_encoder(config, dataset.train.texts, dataset.labels.texts)
+        self._initial: dict[str, torch.Tensor] | None = None
+        self._previous: tuple[Network, Config] | None = None
+        self._tree: LabelTree | None = None
+        # Texts are read once: a resumed run finds them as the first one left them. One process writes, the rest read.
+        self._encoder.cache = None if folder is None else folder / "prepared"
+        if not processes.is_first:
+            processes.barrier()
+        self.texts = self._encoder.prepare(dataset.train.texts)
+        self.labels = self._encoder.prepare(dataset.labels.texts)
+        if processes.is_first:
+            processes.barrier()
+        self._encoder.cache = None
+
+    def start_from(self, network: Network, config: Config) -> None:
+        """Let later networks start where the network of a stage ended."""
+        self._previous = network, config
+
+    def start_trials(self) -> None:
+        """Let every later network start with the encoder as it is now."""
+        self._initial = self.encoder_state()
+
+    def encoder_state(self) -> dict[str, torch.Tensor]:
+        """A copy of the encoder's weights."""
+        return encoder_weights(self._encoder)
+
+    def restore_encoder(self, state: dict[str, torch.Tensor]) -> None:
+        """Take weights that `encoder_state` has copied."""
+        restore_encoder(self._encoder, state)
+
+    def training_set(self, config: Config, rows: NDArray[np.int64] | None) -> TrainingSet:
+        """These train texts, or all, with the label texts that the recipe adds."""
+        split = self.dataset.train if rows is None else self.dataset.train.take(rows)
+        texts = self.texts if rows is None else self.texts[rows]
+        data = TrainingSet(texts, self.labels, split.positives, split.filter_pairs)
+        if config.augment.method != "none":
+            check_label_texts(self.dataset)
+            data = with_label_points(data, config.augment, self.seed, self._encoder.stack)
+        if config.train.surrogate:
+            # Labels are clustered by features; an encoder without features gives vectors in their place.
+            features = data.texts if sparse.issparse(data.texts) else self._encoded(data.texts)
+            words = words_of_labels(config, self._encoder, self.labels)
+            return surrogate_set(data, features, config, self.seed, words)
+        return data
+
+    def network(self, config: Config, data: TrainingSet, rows: NDArray[np.int64] | None, phase: str) -> Network:
+        """A network before training, or, in a later stage, as the previous stage left it."""
+        torch.manual_seed(self.seed)
+        if self._initial is not None:
+            restore_encoder(self._encoder, self._initial)
+        set_dropout(self._encoder, config, self.config)
+        shard = self.processes.shard(data.labels.shape[0])
+        if config.has_tree and self._tree is None:
+            # One tree for all stages and trials.
+            self._tree = grow_tree(data.texts, data.positives, config.tree, self.seed)
+        tree = self._tree if config.has_tree else None
+        network = build_network(config, self._encoder, shard, self.device, tree)
+        network.parts = make_parts(network, config, data, self.dataset.train.positives, rows, self.seed, self.processes)
+        # Without dropout: initial classifiers are vectors as they are searched.
+        network.eval()
+        if config.heads.classifier_feature_smoothing > 0 and network.classifier_encoder is not None:
+            network.classifier_encoder.smooth_rare_features(self.texts, config.heads.classifier_feature_smoothing)
+        has_classifiers = has_tree = False
+        if self._previous is not None:
+            before, recipe = self._previous
+            has_classifiers = inherit(network, before, same_labels=learns_labels(recipe) and learns_labels(config))
+            has_tree = before.tree is not None
+        if config.heads.classifier and not has_classifiers:
+            initialise_classifiers(network, config, self.labels, data.texts, data.positives, self.processes)
+        if tree is not None and not has_tree and config.heads.classifier_bias != "none":
+            positives = cluster_positives(tree, data.positives)
+            initialise_cluster_biases(network, config.heads.classifier_bias, positives)
+        if config.train.table_storage == "file":
+            assert self.folder is not None
+            tables_to_files(network, self.folder / phase, self.processes.rank)
+        return network
+
+    @torch.no_grad()
+    def _encoded(self, texts: Any) -> NDArray[np.float32]:
+        """Vectors of texts as the encoder gives them now."""
+        self._encoder.to(self.device).eval()
+        blocks = [self._encoder(texts[start : start + BLOCK]) for start in range(0, texts.shape[0], BLOCK)]
+        vectors: NDArray[np.float32] = torch.cat(blocks).cpu().numpy()
+        return vectors
