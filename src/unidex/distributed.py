@@ -199,7 +199,7 @@ def process_group(device: torch.device) -> Iterator[Processes]:
         raise ProcessLostError(
             f"all {processes.size} processes of a run must live, but one has ended or cannot be reached (process "
             f"{processes.rank} noticed: {str(error).splitlines()[0][:120]}); continue with --resume, or let torchrun "
-            "continue with --max-restarts"
+            "do so with --max-restarts"
         ) from error
 
 
