@@ -55,7 +55,7 @@ def test_shards_are_cut_as_torch_cuts():
 
 def test_one_process_exchanges_nothing():
     values = torch.arange(3.0)
-    for method in (ALONE.sum_, ALONE.max_, ALONE.min_, ALONE.gather, ALONE.gather_on_first, ALONE.sum_of_mine):
+    for method in (ALONE.sum_, ALONE.max_, ALONE.min_, ALONE.gather, ALONE.gather_on_first, ALONE.reduce_scatter):
         assert method(values) is values
     assert ALONE.any(True)
     assert not ALONE.any(False)
@@ -97,7 +97,7 @@ def test_processes_agree_on_a_name_no_earlier_start_had(ranks, listed, first):
 @pytest.mark.parametrize(("rank", "missing"), [(0, 2), (1, 1)])
 def test_missing_processes_are_named(rank, missing):
     store = left_by_the_dead((0, 1, 2), listed=True)
-    expected = f"all 3 processes .* but at least {missing} had not come when process {rank} gave up"
+    expected = f"all 3 processes .* but at least {missing} had not started when process {rank} gave up"
     with pytest.raises(ProcessLostError, match=expected):
         distributed._agreed_name(store, rank, 3, timedelta(seconds=0.3))
 
@@ -110,7 +110,7 @@ def test_a_process_lost_at_the_very_end_is_noticed(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(distributed, "_join", lambda device: None)
     monkeypatch.setattr(torch.distributed, "barrier", closed)
-    with pytest.raises(ProcessLostError, match="all 2 processes"), distributed.joined(torch.device("cpu")):
+    with pytest.raises(ProcessLostError, match="all 2 processes"), distributed.process_group(torch.device("cpu")):
         pass
 
 
@@ -120,7 +120,7 @@ def test_one_restarted_process_makes_all_resume(monkeypatch, tmp_path):
             assert not said
             return True
 
-    monkeypatch.setattr(distributed, "joined", lambda device: nullcontext(AnotherWasRestarted(rank=1)))
+    monkeypatch.setattr(distributed, "process_group", lambda device: nullcontext(AnotherWasRestarted(rank=1)))
     # A model folder that is there: an error for a new run, nothing to do for one that is resumed.
     assert train_together(topics(), out=tmp_path) is None
 

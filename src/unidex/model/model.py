@@ -147,7 +147,7 @@ class Model:
             return TopK(np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32))
         if len(blocks) == 1:
             return blocks[0]
-        return TopK(np.concatenate([block.ids for block in blocks]), np.concatenate([block.scores for block in blocks]))
+        return TopK.concatenate(blocks)
 
     def probabilities(self, topk: TopK, mode: Mode | None = None) -> NDArray[np.float32] | None:
         """How likely each predicted label is right, N x K, 0 for none; None without a calibration for the mode.

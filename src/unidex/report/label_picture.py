@@ -1,4 +1,4 @@
-"""A picture of a label and its neighbours."""
+"""A picture of a label and similar labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from unidex.metrics.bins import CLASSES, HEAD_ABOVE, TAIL_BELOW
+from unidex.data.summary import HEAD_ABOVE, TAIL_BELOW
+from unidex.metrics.bins import CLASSES
 from unidex.report.pictures import INK, LINE, new_figure, save_figure
 
 # Told apart by eyes that do not see red and green, and in print without colour by their lightness.
@@ -20,20 +21,20 @@ _MEANING = dict(
         strict=True,
     )
 )
-_MOST = 24  # more would be a hedgehog
+_MAX_DRAWN = 24  # more lines cannot be told apart
 _WIDTH, _ROW, _RADIUS = 10.0, 0.62, 2.0  # inches
 
 
 def draw_neighbours(found: dict[str, Any], file: Path) -> None:
-    """A label in the middle, its neighbours around it, clockwise from the top right by strength.
+    """A label in the middle, similar labels around it, clockwise from the top right by strength.
 
-    The stronger a neighbour, the wider its line; its colour says whether it is a head, a torso or a tail label.
+    The more similar a label, the wider its line; its colour shows whether it is a head, a torso or a tail label.
 
     Args:
-        found: what `neighbourhood` gives.
+        found: a label with its similar labels, as `unidex.verbs.labels` gives it.
         file: the picture to write, .png, .svg or .pdf.
     """
-    neighbours = found["similar"][:_MOST]
+    neighbours = found["similar"][:_MAX_DRAWN]
     num_right = (len(neighbours) + 1) // 2
     height = max(3.4, _ROW * num_right + 1.9)
     figure, axes = new_figure(_WIDTH, height)
@@ -61,7 +62,7 @@ def draw_neighbours(found: dict[str, Any], file: Path) -> None:
 
 
 def _place(place: int, num_right: int, count: int) -> tuple[float, float]:
-    """Where a neighbour stands: down the right half of an ellipse, then up the left; rows at even heights.
+    """The place of a similar label: down the right half of an ellipse, then up the left; rows at even heights.
 
     Even heights rather than even angles: no text meets another, however many there are.
     """
@@ -112,5 +113,5 @@ def _name(row: dict[str, Any]) -> str:
     return " ".join(str(row["text"] or row["uid"]).split())
 
 
-def _wrapped(text: str, width: int, most: int) -> str:
-    return "\n".join(textwrap.wrap(text, width, max_lines=most, placeholder=" ..."))
+def _wrapped(text: str, width: int, max_lines: int) -> str:
+    return "\n".join(textwrap.wrap(text, width, max_lines=max_lines, placeholder=" ..."))

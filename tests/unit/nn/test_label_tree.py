@@ -423,7 +423,7 @@ def test_the_laws_of_an_index_hold_for_a_tree(tmp_path):
         == best(all_values(again, queries), 62, [0, 3, 7]).tolist()
     )
     assert index.search(queries[:0], 3).ids.shape == (0, 3)
-    with pytest.raises(ValueError, match="must have 15 numbers a row"):
+    with pytest.raises(ValueError, match="must have 15 numbers per row"):
         index.search(queries[:, :-1], 3)
     with pytest.raises(ValueError, match="k must be at least 1"):
         index.search(queries, 0)
