@@ -1,4 +1,4 @@
-"""UnidexClassifier: fit and predict on lists of texts and lists of labels, in the manner of scikit-learn."""
+"""UnidexClassifier: fit and predict on lists of texts and lists of labels, like scikit-learn."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from unidex.verbs.train import train
 
 
 class UnidexClassifier:
-    """A model that is fitted on texts and their labels.
+    """A classifier of texts.
 
     Args:
         recipe: name of a recipe or a TOML file.
         settings: ``section.key=value`` over the recipe.
-        label_texts: label -> what it says, where the label itself is not its text.
-        k: number of labels that ``predict`` gives a text.
+        label_texts: label -> its text, if the label itself is not its text.
+        k: labels per text of ``predict``.
         seed: the same seed gives the same model.
         device: where to train and predict.
     """
@@ -43,15 +43,15 @@ class UnidexClassifier:
     def fit(self, texts: Sequence[str], labels: Sequence[Sequence[Hashable]]) -> Self:
         """Learn from texts and, for each, the list of its labels."""
         if len(texts) != len(labels):
-            raise DataError(f"there must be one list of labels a text, but there are {len(texts)} and {len(labels)}")
-        if any(isinstance(found, str) for found in labels):
+            raise DataError(f"there must be one list of labels per text, but there are {len(texts)} and {len(labels)}")
+        if any(isinstance(row, str) for row in labels):
             raise DataError("the labels of a text must be a list, but one is a plain string; write [label]")
         number: dict[Hashable, int] = {}
-        columns = [number.setdefault(label, len(number)) for found in labels for label in found]
+        columns = [number.setdefault(label, len(number)) for row in labels for label in row]
         ends = np.cumsum([0, *map(len, labels)])
         self.classes_ = list(number)
-        said = self.label_texts or {}
-        label_texts = Texts.of([said.get(label, str(label)) for label in self.classes_])
+        given = self.label_texts or {}
+        label_texts = Texts.of([given.get(label, str(label)) for label in self.classes_])
         ones = np.ones(len(columns), dtype=np.float32)
         positives = sparse.csr_array((ones, columns, ends), shape=(len(texts), max(len(number), 1)))
         if not number:
@@ -64,11 +64,11 @@ class UnidexClassifier:
         return train(dataset, self.recipe, settings=self.settings, seed=self.seed, device=self.device)
 
     def predict(self, texts: Sequence[str]) -> list[list[Any]]:
-        """The k best labels of each text, best first."""
+        """Return the k best labels of each text, best first."""
         return self.predict_topk(texts, self.k)[0]
 
     def predict_topk(self, texts: Sequence[str], k: int = 5) -> tuple[list[list[Any]], list[list[float]]]:
-        """The k best labels of each text, and their scores."""
+        """Return the k best labels of each text, and their scores."""
         if not hasattr(self, "model_"):
             raise DataError("predict needs a fitted classifier, but this one is not; call fit first")
         found = self.model_.predict(list(texts), k)
@@ -80,18 +80,18 @@ class UnidexClassifier:
         return labels, scores
 
     def score(self, texts: Sequence[str], labels: Sequence[Sequence[Hashable]]) -> float:
-        """P@1 between 0 and 1: the share of texts whose best label is one of theirs."""
+        """Return P@1 between 0 and 1: the share of texts whose best label is right."""
         best = self.predict_topk(texts, 1)[0]
         hits = [bool(row) and row[0] in set(truth) for row, truth in zip(best, labels, strict=True)]
         return float(np.mean(hits)) if hits else 0.0
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments, as scikit-learn asks for them."""
+        """Return the arguments of the constructor."""
         names = ("recipe", "settings", "label_texts", "k", "seed", "device")
         return {name: getattr(self, name) for name in names}
 
     def set_params(self, **params: Any) -> Self:
-        """Change the constructor's arguments."""
+        """Change arguments of the constructor."""
         unknown = params.keys() - self.get_params().keys()
         if unknown:
             raise DataError(f"UnidexClassifier has no parameter {sorted(unknown)[0]!r}")

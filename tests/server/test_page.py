@@ -343,7 +343,7 @@ def test_labels_can_be_browsed(tab, service):
     near = ask(service, "GET", f"v1/labels/{searched[0]['id']}/similar?k=10")["similar"]
     has(page.locator(".near li > button"), [row["text"] for row in near])
     page.locator("#search").fill("no such label")
-    has(page.locator("#labels .empty"), "No label is like that.")
+    has(page.locator("#labels .empty"), "No label matches.")
 
 
 def test_pages_of_labels(tab, service):
@@ -407,7 +407,7 @@ def test_labels_are_added_renamed_and_removed_on_the_page(tab, service):
     assert ask(service, "GET", "v1/labels?search=zeppelin")["total"] == 1
     remove.click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
-    has(page.locator("#labels .empty"), "No label is like that.")
+    has(page.locator("#labels .empty"), "No label matches.")
     assert ask(service, "GET", "v1/labels?search=zeppelin")["total"] == 0
 
 

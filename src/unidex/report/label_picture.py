@@ -25,17 +25,17 @@ _MAX_DRAWN = 24  # more lines cannot be told apart
 _WIDTH, _ROW, _RADIUS = 10.0, 0.62, 2.0  # inches
 
 
-def draw_neighbours(found: dict[str, Any], file: Path) -> None:
+def draw_similar(found: dict[str, Any], file: Path) -> None:
     """A label in the middle, similar labels around it, clockwise from the top right by strength.
 
-    The more similar a label, the wider its line; its colour shows whether it is a head, a torso or a tail label.
+    The higher its score, the wider the line of a similar label; the colour tells head, torso and tail labels apart.
 
     Args:
-        found: a label with its similar labels, as `unidex.verbs.labels` gives it.
+        found: the result of `find_similar`.
         file: the picture to write, .png, .svg or .pdf.
     """
-    neighbours = found["similar"][:_MAX_DRAWN]
-    num_right = (len(neighbours) + 1) // 2
+    similar = found["similar"][:_MAX_DRAWN]
+    num_right = (len(similar) + 1) // 2
     height = max(3.4, _ROW * num_right + 1.9)
     figure, axes = new_figure(_WIDTH, height)
     # One unit is one inch, so that a text's place and size fit together.
@@ -43,9 +43,9 @@ def draw_neighbours(found: dict[str, Any], file: Path) -> None:
     axes.set_position([0, 0, 1, 1])
     axes.set(xlim=(-_WIDTH / 2, _WIDTH / 2), ylim=(-height / 2, height / 2))
     axes.set_axis_off()
-    strongest = max((row["score"] for row in neighbours), default=1.0)
-    for place, row in enumerate(neighbours):
-        x, y = _place(place, num_right, len(neighbours))
+    strongest = max((row["score"] for row in similar), default=1.0)
+    for place, row in enumerate(similar):
+        x, y = _place(place, num_right, len(similar))
         colour, share = _COLOURS[row["frequency"]], max(row["score"], 0.0) / max(strongest, 1e-9)
         axes.plot([0, x], [0, y], color=colour, linewidth=0.8 + 9 * share, alpha=0.35, solid_capstyle="round")
         axes.scatter([x], [y], s=110, color=colour, edgecolors="white", linewidths=1.5, zorder=3)
@@ -57,7 +57,7 @@ def draw_neighbours(found: dict[str, Any], file: Path) -> None:
         **{"ha": "center", "va": "center", "color": "white", "fontsize": 11, "fontweight": "bold", "zorder": 4},
         bbox={"boxstyle": "round,pad=0.7", "facecolor": INK, "edgecolor": _COLOURS[label["frequency"]], "linewidth": 3},
     )
-    _write_frame(axes, found, len(neighbours), height)
+    _write_frame(axes, found, len(similar), height)
     save_figure(figure, file)
 
 

@@ -32,6 +32,7 @@ _REASONS = {401: "token", 403: "token", 408: "body_seconds", 413: "body", 429: "
 # A client that sends too much may send a little more: it reads the answer only if the connection is not cut at once.
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 1 << 22
+_WATCH_AFTER_SECONDS = 0.02
 
 
 class Gate:
@@ -98,12 +99,8 @@ class Gate:
             if (scope["method"], path) != ("POST", _PREDICT):
                 return await self._from_app(scope, body)
             scope["route_path"] = path
-            # All of the body is read: the next message is the disconnect of the client.
-            left = asyncio.ensure_future(receive())
-            try:
-                return 200, _JSON, await self.service.predict(body, left.done)
-            finally:
-                left.cancel()
+            with _Watch(receive) as watch:
+                return 200, _JSON, await self.service.predict(body, watch.is_gone)
         finally:
             self._metrics.running(self._count(-1))
 
@@ -200,6 +197,30 @@ class Gate:
             await _linger(receive)
             body = b""
         await send({"type": "http.response.body", "body": body})
+
+
+class _Watch:
+    """Notices that a client disconnects, after a while: most answers are sooner, and a task per request costs time."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._left: asyncio.Future[Message] | None = None
+
+    def __enter__(self) -> _Watch:
+        self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_SECONDS, self._start)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.cancel()
+        if self._left is not None:
+            self._left.cancel()
+
+    def _start(self) -> None:
+        # All of the body is read: the next message is the disconnect.
+        self._left = asyncio.ensure_future(self._receive())
+
+    def is_gone(self) -> bool:
+        return self._left is not None and self._left.done()
 
 
 def route_of(scope: Message) -> str:

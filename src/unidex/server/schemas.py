@@ -153,17 +153,6 @@ class RemovedAnswer(msgspec.Struct):
     removed: LabelRow
 
 
-class Parts(msgspec.Struct, omit_defaults=True):
-    """The parts of a score; only the ones that the model has."""
-
-    dual: float | UnsetType = UNSET
-    classifier: float | UnsetType = UNSET
-    label_tree: float | UnsetType = UNSET
-    decision_tree: float | UnsetType = UNSET
-    knn: float | UnsetType = UNSET
-    label_prior: float | UnsetType = UNSET
-
-
 class TokenAttribution(msgspec.Struct):
     """The characters of the text from start to end, and their part of the score."""
 
@@ -198,7 +187,7 @@ class Explanation(msgspec.Struct):
     score: float
     probability: float | None
     frequency: Frequency
-    parts: Parts
+    parts: Annotated[dict[str, float], Meta(description="The parts of the score by name.")]
     tokens: list[TokenAttribution]
     rest: float
     texts: list[NearText]

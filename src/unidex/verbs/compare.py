@@ -40,30 +40,30 @@ def compare(
 ) -> dict[str, Any]:
     """Train recipes on a data set, each run in a process of its own, and write table.md, table.json and report.html.
 
-    What is done in ``out`` is not done again; a run that was stopped goes on where it was. The result is the table;
-    runs that failed stand under "failed".
+    Finished runs in ``out`` are not repeated, and interrupted ones are resumed. The result is the table; "failed" lists
+    failed runs.
 
     Args:
         data: where to read the data set.
         recipes: names of recipes or TOML files.
         out: the folder of the comparison.
-        augments: values of augment.method; without any, each recipe has its own.
+        augments: values of augment.method; without any, each recipe uses its own.
         num_seeds: seeds are 0 to this - 1.
         settings: ``section.key=value`` for all recipes, ``RECIPE:section.key=value`` for one.
-        texts: a file of texts whose predictions are shown side by side.
-        num_texts: without such a file, so many test texts are drawn.
+        texts: a file of texts to show predictions for.
+        num_texts: number of test texts to show instead of a file.
         device: where to train.
         reading: how to read ``data``.
     """
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise UnidexError("unidex compare starts a process a run by itself; call it without torchrun")
+        raise UnidexError("unidex compare starts one process per run itself; call it without torchrun")
     runs = asked_runs(recipes, augments, num_seeds, settings)
     folder, reading = Path(out), reading or ReadOptions()
     dataset = read(data, reading)
     if not len(dataset.test):
         raise DataError(f"data set {quoted(dataset.name)} must have test texts to compare on, but has none")
     about, samples = data_record(dataset), find_samples(dataset, texts, num_texts)
-    # The runs read it themselves: their memory is not to be short because of ours.
+    # The runs read it themselves, and need the memory.
     del dataset
     place = Place(folder, str(data), reading, about["fingerprint"], device)
     work = folder / "work"
@@ -83,16 +83,16 @@ def compare(
             write_file(folder / "report.html", make_page(table, records, samples, device))
     except LockedError:
         raise UnidexError(
-            f"{folder}: only one comparison at a time may work in a folder, but another does; wait, or name another"
+            f"{folder}: only one comparison at a time may use a folder, but another does; wait, or name another folder"
         ) from None
     return table
 
 
 def failed_error(table: dict[str, Any]) -> RunsFailedError:
-    """What to say of runs that failed, once the table was shown."""
+    """Return the error for failed runs, to raise after the table was shown."""
     first, num_failed = table["failed"][0], len(table["failed"])
     return RunsFailedError(
-        f"{count_of(num_failed, 'run')} failed, the tables are without: {first['name']}: {first['error']} "
+        f"{count_of(num_failed, 'run')} failed and are not in the tables: {first['name']}: {first['error']} "
         f"({first['log']}); the same command tries again"
     )
 

@@ -109,19 +109,18 @@ def find_similar(
 
     The result is ``{"name", "by": "texts" or "vectors", "label": {...}, "similar": [{..., "score"}]}``.
     """
-    from unidex.model.similar_labels import neighbours_in_data, neighbours_in_model
+    from unidex.model.similar_labels import similar_in_data, similar_in_model
 
     folder = Path(source)
     if str(source) != BUILT_IN and any((folder / name).is_file() for name in ("manifest.json", "encoder.safetensors")):
         (reading or ReadOptions()).refuse_others((), "a model folder")
-        found = neighbours_in_model(folder.resolve().name, load_model(folder), label, k)
+        found = similar_in_model(folder.resolve().name, load_model(folder), label, k)
     else:
-        found = neighbours_in_data(read(source, reading), label, k)
-    found["similar"] = found.pop("neighbours")
+        found = similar_in_data(read(source, reading), label, k)
     if plot is not None:
-        from unidex.report.label_picture import draw_neighbours
+        from unidex.report.label_picture import draw_similar
 
-        draw_neighbours(found, plot)
+        draw_similar(found, plot)
         found["plot"] = str(plot)
     return found
 

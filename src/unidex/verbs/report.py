@@ -31,11 +31,11 @@ def report(
     """Write the page of a comparison for finished models of one data set; the result is its table.
 
     Args:
-        models: model folders, or folders of comparisons, for all that is finished in them.
+        models: model folders, or folders of comparisons with their finished runs.
         out: the HTML file to write.
-        data: the data set, to score models that were not scored, and to draw test texts from.
-        texts: a file of texts whose predictions are shown side by side.
-        num_texts: without such a file, so many test texts are drawn.
+        data: the data set, to score models without scores, and to show test texts.
+        texts: a file of texts to show predictions for.
+        num_texts: number of test texts to show instead of a file.
         device: where to predict.
         reading: how to read ``data``.
     """
@@ -59,7 +59,7 @@ def report(
 
 
 def models_in(folder: Path) -> list[Path]:
-    """A model folder itself, or of the folder of a comparison the models of its finished runs."""
+    """Return a model folder itself, or the models of the finished runs of a comparison."""
     runs = folder / "runs"
     if not runs.is_dir() or (folder / "manifest.json").exists():
         return [folder]
@@ -70,18 +70,18 @@ def models_in(folder: Path) -> list[Path]:
 
 
 def _recipe_first(model: Path) -> tuple[str, bool, str]:
-    """By recipe, and of each the plain one before those with augmentation."""
+    """Sort by recipe, the one without augmentation first."""
     recipe, augment = model.name, "none"
     try:
         record = json.loads(record_file(model).read_text(encoding="utf-8"))
         recipe, augment = str(record["recipe"]), str(record["augment"])
     except (OSError, ValueError, LookupError, TypeError):
-        pass  # whoever reads the record says what is wrong with it
+        pass  # reading the record raises the error
     return recipe, augment != "none", model.name
 
 
 def _scored(record: dict[str, Any], dataset: Dataset | None, about: dict[str, Any], device: str) -> dict[str, Any]:
-    """A record with scores on test: its own, or where it has none those on the data set."""
+    """Return a record with test scores: its own, or new ones on the data set."""
     if record["data"]["fingerprint"] is not None and record["test"] is not None:
         return record
     if dataset is not None:
@@ -95,10 +95,10 @@ def _scored(record: dict[str, Any], dataset: Dataset | None, about: dict[str, An
 def _check_data(record: dict[str, Any], about: dict[str, Any]) -> None:
     own = record["data"]
     known = [key for key in ("fingerprint", "name", "num_train") if None not in (own.get(key), about.get(key))]
-    # The name is a folder's, where there is a better sign.
+    # The name is only the name of a folder: prefer the fingerprint.
     sign = "fingerprint" if "fingerprint" in known else None
     if any(own[key] != about[key] for key in ([sign] if sign else known)):
         raise ModelError(
-            f"{record['folder']}: models in one report must be of one data set, but this is of {quoted(own['name'])} "
-            f"({own['num_train']:,} train texts) and not as {quoted(about['name'])}"
+            f"{record['folder']}: models in one report must be of one data set, but this one is of "
+            f"{quoted(own['name'])} ({own['num_train']:,} train texts) and not of {quoted(about['name'])}"
         )

@@ -479,7 +479,7 @@ def test_snippets_without_a_knn_part_are_stored_but_not_searched(monkeypatch):
     wanted, found = alone.predict(ASKED, 5), model.predict(ASKED, 5)
     assert np.array_equal(wanted.scores, found.scores)
     reasons = explain(model, ASKED[0])
-    assert all("neighbours" not in reason.parts for reason in reasons)
+    assert all("knn" not in reason.parts for reason in reasons)
     assert any(reason.texts for reason in reasons)
     with pytest.raises(ModelError, match="kNN part of a weight above 0, but this one has none; train it with"):
         model.remember(["a"], sparse.csr_array((1, 12)))

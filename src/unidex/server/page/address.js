@@ -1,5 +1,5 @@
-// What is asked, kept in the fragment of the address, which browsers never send: a link can be shared, and no server
-// or proxy logs the text.
+// The request in the fragment of the address, which browsers never send: a link can be shared, and no server or proxy
+// logs the text.
 
 const LONGEST = 8000;
 
@@ -8,7 +8,7 @@ export function read() {
   return Object.fromEntries(["text", "k", "mode", "min", "tab", "search"].map((name) => [name, said.get(name)]));
 }
 
-// A text too long for an address is left out of it; the result says whether all of it is in.
+// A text that is too long is left out; the result tells whether the address is complete.
 export function write(parts) {
   const said = new URLSearchParams();
   let all = true;

@@ -1,11 +1,11 @@
-// Results as CSV (RFC 4180), a row a label, safe to open in a spreadsheet.
+// Results as CSV (RFC 4180), one row per label, safe to open in a spreadsheet.
 
 const COLUMNS = ["line", "text", "rank", "uid", "label", "score", "probability", "frequency"];
 
-// A spreadsheet runs a cell that begins with one of these as a formula; an apostrophe before it makes it text.
+// A spreadsheet runs a cell that starts with one of these as a formula; an apostrophe makes it text.
 const FORMULA = /^[=+\-@\t\r]/;
 
-// Numbers are ours and stay numbers, also those below 0; everything else is somebody's text.
+// Numbers stay numbers, also negative ones; everything else is text.
 export function cell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
@@ -13,8 +13,8 @@ export function cell(value) {
   return /[",\r\n]/.test(safe) || safe !== safe.trim() ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-// results: [{line, text, labels}]; a text without labels keeps one row, so that none is lost. The mark in front tells
-// spreadsheets that this is UTF-8.
+// results: [{line, text, labels}]; a text without labels has one row. The byte order mark tells spreadsheets that this is
+// UTF-8.
 export function csv(results) {
   const rows = results.flatMap(({ line, text, labels }) => labels.length === 0 ? [[line, text]]
     : labels.map((row, rank) => [line, text, rank + 1, row.uid, row.text, row.score, row.probability, row.frequency]));

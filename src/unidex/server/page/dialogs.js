@@ -1,12 +1,12 @@
-// Questions that stop everything else: native dialogs, so that Escape closes them and focus comes back by itself.
+// Modal dialogs. They are native, so that Escape closes them and the focus returns.
 
 import { button, el, hint, sayProblem } from "./dom.js";
 import { call, Problem, token } from "./service.js";
 
 let number = 0;
 
-// Ask, do, and close: `act` gets what was written and may throw a Problem, which is shown in the dialog. The result is
-// what act gave, or null when the dialog was left. fields: [{name, label, value, hint, type, required}].
+// `act` gets the values of the fields and may throw a Problem, which the dialog shows. The result is the result of act,
+// or null if the dialog was cancelled. fields: [{name, label, value, hint, type, required}].
 export function ask({ title, say = "", fields = [], verb, danger = false }, act) {
   number += 1;
   const id = `dialog-${number}`;
@@ -49,15 +49,15 @@ export function ask({ title, say = "", fields = [], verb, danger = false }, act)
   });
 }
 
-// A change to the labels: with the token of this session, or one that is asked for. A wrong one is forgotten.
+// Change labels with the token of this session, or ask for one. A wrong token is deleted.
 export async function change(method, path, body) {
   const attempt = async (secret) => {
-    if (!/^[!-~]+$/.test(secret)) throw new Problem(401, "", secret && "A token is of ASCII letters and signs, without spaces.");
+    if (!/^[!-~]+$/.test(secret)) throw new Problem(401, "", secret && "A token has only ASCII letters and signs, no spaces.");
     try {
       return { done: await call(method, path, { body, secret }) };
     } catch (problem) {
       if (problem.status === 401) throw problem;
-      return { problem }; // the token was right, what is wrong is said where it was asked for
+      return { problem }; // the token is right; the caller shows the problem
     }
   };
   let answer;
@@ -65,7 +65,7 @@ export async function change(method, path, body) {
     answer = await attempt(token.read());
   } catch (error) {
     token.forget();
-    const say = `Labels are changed with a token of the service. It is kept until this tab is closed. ${error.detail}`;
+    const say = `To change labels you need a token of the service. This tab stores it until you close the tab. ${error.detail}`;
     const fields = [{ name: "token", label: "Token", type: "password", required: true }];
     answer = await ask({ title: "Token", say, fields, verb: "Continue" }, async (said) => {
       const got = await attempt(said.token.trim());
@@ -73,7 +73,7 @@ export async function change(method, path, body) {
       return got;
     });
   }
-  if (answer === null) throw new Problem(401, "", "No token was given.");
+  if (answer === null) throw new Problem(401, "", "No token given.");
   if (answer.problem) throw answer.problem;
   return answer.done;
 }

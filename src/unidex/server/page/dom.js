@@ -1,5 +1,5 @@
-// What every part of the page is built with. Text enters the document as text nodes and attributes alone: nothing here
-// reads HTML, so that a label called "<img onerror=...>" is shown as it is written.
+// Elements of the page. Text enters the document only as text nodes and attributes, never as HTML: a label called
+// "<img onerror=...>" is shown as it is.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -27,7 +27,7 @@ const TENTHS = new Intl.NumberFormat("en", { style: "percent", minimumFractionDi
 
 export const count = (number, one, many = `${one}s`) => `${WHOLE.format(number)} ${number === 1 ? one : many}`;
 export const whole = (number) => WHOLE.format(number);
-// Rounding never says 0% or 100% of what is neither.
+// Rounding never gives 0% or 100% for other values.
 export const percent = (share) =>
   share > 0 && share < 0.1 ? (share < 0.001 ? "<0.1%" : TENTHS.format(share))
     : share > 0.99 && share < 1 ? (share > 0.999 ? ">99.9%" : TENTHS.format(share))
@@ -35,7 +35,7 @@ export const percent = (share) =>
 export const fixed = (score) => (Object.is(Math.round(score * 1000), -0) ? 0 : score).toFixed(3).replace("-", "\u2212");
 export const signed = (score) => (Math.round(score * 1000) >= 0 ? "+" : "") + fixed(score);
 
-// How frequent a label is: the word, and one to three strokes. Never by colour alone.
+// The frequency class of a label as a word and one to three strokes, never by colour alone.
 export const frequencyMark = (frequency) =>
   el("span", { class: `mark ${frequency}` }, el("i"), unseen("frequency: "), frequency);
 
@@ -44,7 +44,7 @@ export function labelName(row) {
     row.uid !== row.text && el("span", { class: "uid" }, unseen(", uid "), row.uid));
 }
 
-// A function that runs once its caller has been quiet for so many milliseconds.
+// Return a function that runs when it was not called for some milliseconds.
 export function settled(run, wait) {
   let timer = 0;
   return () => {
@@ -53,13 +53,13 @@ export function settled(run, wait) {
   };
 }
 
-// Say what went wrong, in the service's own words, or hide the place where it was said.
+// Show a problem, or hide the place if there is none.
 export function sayProblem(place, problem, again) {
   place.hidden = problem === null;
   place.replaceChildren();
   if (problem === null) return;
   place.append(problem.detail || problem.title);
-  // What the service refuses, it refuses again; only what may pass is worth another try.
+  // Offer another try only for problems that may pass.
   const passes = [0, 408, 429].includes(problem.status) || problem.status >= 500;
   if (again && passes) place.append(" ", button("Try again", again, { class: "quiet" }));
 }

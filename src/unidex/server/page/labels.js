@@ -1,4 +1,4 @@
-// The tab Labels: browse, search, neighbours; add, rename and remove with a token.
+// The tab Labels: browse, search, similar labels; add, rename and remove with a token.
 
 import { ask, change } from "./dialogs.js";
 import { button, byId, count, el, fixed, frequencyMark, hint, labelName, number, problemBox, sayProblem, settled, whole } from "./dom.js";
@@ -31,7 +31,7 @@ export async function show() {
   try {
     const found = await call("GET", `v1/labels?${asked}`, { signal: own.signal });
     if (own !== request) return;
-    if (found.labels.length === 0 && offset > 0) return fromStart(); // the last page has become empty
+    if (found.labels.length === 0 && offset > 0) return fromStart(); // the last page is empty now
     sayProblem(problem, null);
     draw(found);
   } catch (error) {
@@ -51,7 +51,7 @@ function draw({ total, labels }) {
   byId("place").textContent = total === 0 ? "" : `${whole(offset + 1)}\u2013${whole(last)} of ${count(total, "label")}`;
   before.disabled = offset === 0;
   after.disabled = last >= total;
-  list.replaceChildren(labels.length === 0 ? el("p", { class: "empty" }, "No label is like that.")
+  list.replaceChildren(labels.length === 0 ? el("p", { class: "empty" }, "No label matches.")
     : el("ul", { class: "label-rows", "aria-label": "Labels" }, labels.map(item)));
 }
 
@@ -71,7 +71,7 @@ function item(row) {
 }
 
 async function showSimilar(panel, row) {
-  if (!panel.firstChild) panel.append(hint("Looking\u2026"));
+  if (!panel.firstChild) panel.append(hint("Searching\u2026"));
   try {
     const { similar } = await call("GET", `v1/labels/${row.id}/similar?k=${NUM_SIMILAR}`);
     panel.replaceChildren(el("h3", {}, "Similar labels"), similar.length === 0 ? hint("none")
@@ -88,7 +88,7 @@ function find(text) {
   return fromStart();
 }
 
-// Say what was done, and show the labels as they are now, here and in the other tabs.
+// Report a change, and refresh the labels here and in the other tabs.
 function tell(words, row, canTry) {
   done.replaceChildren(words, " ", el("q", {}, row.text), " ", canTry ? button("Try it", () => page.tryIt(row.text), { class: "quiet" }) : "");
   page.refresh();
@@ -97,15 +97,15 @@ function tell(words, row, canTry) {
 
 async function add() {
   const fields = [
-    { name: "text", label: "Text", value: search.value.trim(), required: true, hint: "What the label says: the model knows it by these words." },
-    { name: "uid", label: "uid (may be empty)", hint: "What your systems call it; its text where empty." },
+    { name: "text", label: "Text", value: search.value.trim(), required: true, hint: "The model finds the label by this text." },
+    { name: "uid", label: "uid (optional)", hint: "Your own name for it; default: its text." },
   ];
   const made = await ask({ title: "Add a label", fields, verb: "Add" }, ({ text, uid }) => change("POST", "v1/labels", { text: text.trim(), uid: uid.trim() || undefined }));
-  if (made) await tell("Added; it is predicted from now on:", made.labels[0], true);
+  if (made) await tell("Added; the model predicts it from now on:", made.labels[0], true);
 }
 
 async function rename(row) {
-  const fields = [{ name: "text", label: "Text", value: row.text, required: true, hint: "Its id, uid and what was learnt of it stay." }];
+  const fields = [{ name: "text", label: "Text", value: row.text, required: true, hint: "Its id, its uid and its classifier stay." }];
   const made = await ask({ title: "Rename a label", fields, verb: "Rename" }, ({ text }) => change("PATCH", `v1/labels/${row.id}`, { text: text.trim() }));
   if (!made) return;
   await tell("Renamed to:", made.label, true);
@@ -113,7 +113,7 @@ async function rename(row) {
 }
 
 async function remove(row) {
-  const say = `\u201c${row.text}\u201d will not be predicted any more. This cannot be undone here.`;
+  const say = `\u201c${row.text}\u201d will never be predicted again. You cannot undo this here.`;
   const made = await ask({ title: "Remove this label?", say, verb: "Remove", danger: true }, () => change("DELETE", `v1/labels/${row.id}`));
   if (!made) return;
   search.focus();

@@ -1,4 +1,4 @@
-// The tab Many texts: a text a line, a table of results, the same as CSV.
+// The tab Many texts: one text per line, a table of results, the same as CSV.
 
 import { csv, download } from "./csv.js";
 import { button, byId, count, el, fixed, frequencyMark, hint, number, percent, sayProblem } from "./dom.js";
@@ -6,8 +6,8 @@ import { above, changed, settings } from "./one.js";
 import { MODES } from "./rows.js";
 import { call, isAborted } from "./service.js";
 
-const TOGETHER = 64; // texts a request
-const SHOWN = 200; // rows at a time in the table; the CSV has all
+const TOGETHER = 64; // texts per request
+const SHOWN = 200; // rows added to the table at a time; the CSV has all
 
 const [lines, run, stop, csvButton, progress, said, results, problem] =
   ["lines", "run", "stop", "csv", "lines-progress", "many-said", "many-results", "many-problem"].map(byId);
@@ -61,7 +61,7 @@ async function predict() {
   draw();
 }
 
-// The service names no line; the page knows the first that is too long.
+// The service does not know lines; the page finds the first text that is too long.
 function place(error, asked) {
   const long = error.field === "texts" && asked.find(({ text }) => [...text].length > limits.text_length);
   return long ? { ...error, detail: `Line ${long.line}: ${error.detail}` } : error;

@@ -1,4 +1,4 @@
-// The tab One text: predictions as one types, by one mode or by all of them side by side.
+// The tab One text: predictions while you type, by one mode or by all modes side by side.
 
 import * as address from "./address.js";
 import { button, byId, count, el, percent, sayProblem, settled } from "./dom.js";
@@ -57,14 +57,14 @@ async function ask(tries = 0) {
   };
   try {
     const answers = await Promise.all(modes.map(predict));
-    if (own !== request) return; // A newer text has been asked meanwhile.
+    if (own !== request) return; // A newer request replaced this one.
     last = { text: asked, k: labelsAsked, answers };
     sayProblem(problem, null);
     draw();
   } catch (error) {
     if (isAborted(error) || own !== request) return;
     own.abort();
-    // Where there is no answer at all, the line above says so, and what was found before stays.
+    // Without any answer the line at the top says so, and the results stay.
     sayProblem(problem, error.status === 0 ? null : error, () => ask());
     if (error.status !== 0) {
       last = null;
@@ -104,9 +104,9 @@ function draw() {
 
 function note(labels, shown) {
   const below = labels.length - shown.length;
-  if (labels.length === 0) return "No label was found for this text.";
+  if (labels.length === 0) return "No label found for this text.";
   if (below > 0) return `${shown.length === 0 ? "No label reaches" : `${count(below, "label")} below`} the minimum probability of ${percent(Number(min.value))}.`;
-  return labels[0].probability === null ? "Bars are scores beside the best score, not probabilities." : "";
+  return labels[0].probability === null ? "Bars show scores relative to the best score, not probabilities." : "";
 }
 
 function drawMin() {
@@ -114,7 +114,7 @@ function drawMin() {
   min.ariaValueText = percent(Number(min.value));
 }
 
-// What /v1/model says decides what can be chosen.
+// The model decides which settings are possible.
 export function setModel(said) {
   info = said;
   k.max = said.limits.k;
@@ -130,7 +130,7 @@ export function setModel(said) {
   drawMin();
 }
 
-// Where the slider would best stand, by what calibration has found.
+// Marks on the slider: the thresholds that the calibration found.
 function drawThresholds(thresholds) {
   const marks = Object.entries(thresholds).map(([name, { probability }]) => [name.replace("f1", "F1").replace("-", " "), probability]);
   byId("thresholds").replaceChildren(...marks.map(([, value]) => el("option", { value })));
@@ -181,7 +181,7 @@ byId("share").onclick = async () => {
     await navigator.clipboard.writeText(location.href);
     byId("share-said").textContent = all ? "Copied." : "Copied, without the text: it is too long for a link.";
   } catch {
-    byId("share-said").textContent = "Not allowed here; the link is in the address line.";
+    byId("share-said").textContent = "The browser does not allow copying; the link is in the address line.";
   }
   setTimeout(() => (byId("share-said").textContent = ""), 4000);
 };

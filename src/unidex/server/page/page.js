@@ -1,4 +1,4 @@
-// The page as a whole: tabs, theme, keys, the model that answers, and what to do when it does not.
+// The whole page: tabs, theme, keys, the model, and a service that does not answer.
 
 import * as address from "./address.js";
 import { byId, count, el, sayProblem, settled } from "./dom.js";
@@ -42,7 +42,7 @@ function tryIt(text) {
   return one.tryText(text);
 }
 
-// The theme: a choice is kept; one that is the system's own is forgotten, so that the system decides again.
+// The theme: the browser stores a choice that differs from the theme of the system.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const chosen = document.documentElement.dataset;
 const isDark = () => (chosen.theme ? chosen.theme === "dark" : dark.matches);
@@ -56,13 +56,13 @@ byId("theme").onclick = () => {
     if (chosen.theme) localStorage.setItem("unidex-theme", next);
     else localStorage.removeItem("unidex-theme");
   } catch {
-    // Storage may be forbidden; the choice then holds for this visit.
+    // Without storage the choice lasts for this visit.
   }
 };
 dark.onchange = drawTheme;
 drawTheme();
 
-// Escape closes the reasons or neighbours around the focus, or else the last that are open; a slash goes to the box.
+// Escape closes the panel around the focus, or the last open one; a slash moves the focus to the input.
 document.onkeydown = (event) => {
   if (document.querySelector("dialog[open]")) return;
   if (event.key === "Escape") {
@@ -78,10 +78,10 @@ document.onkeydown = (event) => {
 
 document.querySelector(".skip").onclick = () => {
   byId(BOX[current]).focus();
-  return false; // the fragment holds what is asked
+  return false; // the fragment has the request
 };
 
-// On a phone, results stand close to the text, and settings open when asked for.
+// On a small screen the settings are closed, so that the results are near the text.
 const wide = matchMedia("(min-width: 52.01rem)");
 const drawSettings = () => (byId("settings").open = wide.matches);
 wide.onchange = drawSettings;
@@ -122,7 +122,7 @@ async function start() {
 }
 
 on("gone", () => {
-  byId("gone").textContent = "The service does not answer. Trying again; what you have written stays.";
+  byId("gone").textContent = "The service does not answer. Trying again; your text stays.";
   byId("gone").hidden = false;
 });
 on("back", async () => {

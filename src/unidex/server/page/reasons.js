@@ -1,4 +1,4 @@
-// Why a label was predicted: what each part gave, the words that carried it, train texts that have it, its company.
+// Why a label was predicted: parts of the score, attribution to words, train texts that have it, labels that occur with it.
 
 import { el, fixed, hint, number, percent, problemBox, signed } from "./dom.js";
 import { call, isAborted } from "./service.js";
@@ -10,9 +10,9 @@ const PARTS = {
 const STRONGEST = 6;
 
 export async function openReasons(panel, { text, row, k, mode, signal }) {
-  if (!panel.firstChild) panel.append(hint("Looking for reasons\u2026"));
+  if (!panel.firstChild) panel.append(hint("Explaining\u2026"));
   panel.ariaBusy = true;
-  const body = { text, k, labels: [row.id], mode }; // of the k best, those that go with it
+  const body = { text, k, labels: [row.id], mode }; // labels that occur with it are searched among the k best
   try {
     const { labels: [reason] } = await call("POST", "v1/explain", { body, signal });
     panel.replaceChildren(...drawn(reason, text));
@@ -27,7 +27,7 @@ function drawn(reason, text) {
   return [
     partsOf(reason),
     wordsOf(reason, text),
-    reason.texts.length > 0 && section("Nearest train texts that have it", el("ul", { class: "texts" },
+    reason.texts.length > 0 && section("Nearest train texts with this label", el("ul", { class: "texts" },
       reason.texts.map((near) => el("li", {}, el("span", {}, near.text), number(fixed(near.similarity), { title: "similarity" }))))),
     reason.together.length > 0 && section("Predicted labels that occur with it", el("ul", { class: "together" },
       reason.together.map((other) => el("li", {}, other.text, " ", number(percent(other.share)))))),
@@ -36,21 +36,21 @@ function drawn(reason, text) {
 
 const section = (title, ...content) => el("section", {}, el("h4", {}, title), ...content);
 
-// Parts below 0 stand left of the line, the others right of it; widths are shares of all that moved the score.
+// Negative parts are left of the line, positive ones right of it; widths are shares of the sum of absolute values.
 function partsOf({ parts, score }) {
   const entries = Object.entries(parts);
   const all = entries.reduce((sum, [, value]) => sum + Math.abs(value), 0) || 1;
   const against = entries.filter(([, value]) => value < 0);
-  const piece = ([name, value]) => el("span", { class: "part", vars: { "--share": Math.abs(value) / all, "--tone": `var(--${name})` } });
+  const piece = ([name, value]) => el("span", { class: "part", vars: { "--share": Math.abs(value) / all, "--tone": `var(--${name}, var(--part))` } });
   const bar = el("div", { class: "stack", "aria-hidden": "true" }, against.map(piece), against.length > 0 && el("span", { class: "zero" }),
     entries.filter(([, value]) => value >= 0).map(piece));
   const legend = el("ul", { class: "legend" }, entries.map(([name, value]) => el("li", {},
-    el("i", { class: "part", vars: { "--tone": `var(--${name})` } }), PARTS[name] ?? name, " ", number(signed(value), { "data-part": name }))),
+    el("i", { class: "part", vars: { "--tone": `var(--${name}, var(--part))` } }), PARTS[name] ?? name, " ", number(signed(value), { "data-part": name }))),
   el("li", {}, "Score ", number(fixed(score), { "data-part": "score" })));
-  return section("Where the score comes from", bar, legend);
+  return section("Parts of the score", bar, legend);
 }
 
-// Places count characters, as Python does, where JavaScript counts halves of those beyond 16 bits.
+// Offsets count characters as Python does; JavaScript counts a character beyond 16 bits twice.
 function wordsOf({ tokens, rest }, text) {
   const letters = Array.from(text);
   const weights = new Float64Array(letters.length + 1);
@@ -67,8 +67,8 @@ function wordsOf({ tokens, rest }, text) {
     start = end;
   }
   const words = [...tokens].sort((a, b) => Math.abs(b.score) - Math.abs(a.score)).slice(0, STRONGEST);
-  if (words.length === 0) return section("Attribution to words", hint("No word of this text is known to the model."));
+  if (words.length === 0) return section("Attribution to words", hint("The model knows no word of this text."));
   return section("Attribution to words", el("p", { class: "words" }, pieces),
     el("ul", { class: "strongest", "aria-label": "Strongest words" }, words.map((word) => el("li", {}, word.token, " ", number(signed(word.score)))),
-      Math.abs(rest) >= 0.0005 && el("li", { title: "what no single word gave" }, "the rest ", number(signed(rest)))));
+      Math.abs(rest) >= 0.0005 && el("li", { title: "not attributed to a word" }, "rest ", number(signed(rest)))));
 }

@@ -1,14 +1,14 @@
-// Predicted labels as rows: name, frequency, a bar, a number, and why.
+// Predicted labels as rows: name, frequency, bar, number, explanation.
 
 import { button, el, fixed, frequencyMark, labelName, percent, unseen } from "./dom.js";
 import { openReasons } from "./reasons.js";
 
 export const MODES = { both: "Both", dual: "Dual encoder", classifier: "Classifier" };
 
-// A bar is a probability, or else a score beside the best score.
+// A bar is a probability, or a score relative to the best score.
 const share = (row, best) => Math.max(0, Math.min(1, row.probability ?? (best > 0 ? row.score / best : 0)));
 
-// A list that keeps its rows while predictions change: bars move, and what is open stays open.
+// A list that keeps its rows while predictions change: bars move, and open panels stay open.
 export class Rows {
   constructor(name, mode) {
     this.mode = mode;
@@ -16,7 +16,7 @@ export class Rows {
     this.element = el("ol", { class: "rows", "aria-label": name });
   }
 
-  // k: how many labels were asked for; only: ids that no other list beside this one has.
+  // k: number of requested labels; only: ids that no other list has.
   show({ text, k }, labels, only) {
     const best = Math.max(0, ...labels.map((row) => row.score));
     const kept = new Map();

@@ -1,6 +1,6 @@
-// Requests to the service, its token, and whether it is there. Addresses are relative: the page works behind a prefix.
+// Requests to the service, the token, and whether the service answers. Addresses are relative, for a proxy with a prefix.
 
-// An answer that is an error: title and detail are the service's own words (problem+json).
+// An error as an answer (problem+json).
 export class Problem extends Error {
   constructor(status, title, detail, { field = null, retryAfter = 0 } = {}) {
     super(detail);
@@ -14,10 +14,10 @@ const events = new EventTarget();
 let gone = false;
 let model = "";
 
-// "gone", "back" (the service), "model" (another one answers from now on).
+// Events: "gone" and "back" (the service), "model" (the model was replaced).
 export const on = (name, run) => events.addEventListener(name, run);
 
-// The token lives as long as the browser's tab, and nowhere else.
+// The browser stores the token until the tab is closed.
 export const token = {
   read: () => sessionStorage.getItem(TOKEN) ?? "",
   keep: (value) => sessionStorage.setItem(TOKEN, value),
@@ -53,11 +53,11 @@ async function problemOf(answer) {
     const said = await answer.json();
     return new Problem(answer.status, said.title ?? answer.statusText, said.detail ?? "", { field: said.field, retryAfter });
   } catch {
-    return new Problem(answer.status, answer.statusText || "Error", `The service answered ${answer.status} without saying why.`, { retryAfter });
+    return new Problem(answer.status, answer.statusText || "Error", `The service answered ${answer.status} without a reason.`, { retryAfter });
   }
 }
 
-// One request. An aborted one throws AbortError, which callers drop; everything else that fails is a Problem.
+// Send one request. It throws AbortError if aborted, which callers ignore, and a Problem for every other failure.
 export async function call(method, path, { body, signal, secret } = {}) {
   const headers = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";

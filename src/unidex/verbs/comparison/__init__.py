@@ -1,1 +1,1 @@
-"""Several recipes on one data set: what is asked, each run in a process of its own, what was measured."""
+"""Several recipes on one data set: the plan, one process per run, the measurements, the result."""

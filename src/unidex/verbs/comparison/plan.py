@@ -1,4 +1,4 @@
-"""Which runs a comparison consists of, and whether one that is there already is the one that is asked for."""
+"""The runs of a comparison, and whether an existing run is the planned one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("recipe", "about")
 
 @dataclass(frozen=True)
 class Asked:
-    """One run that is asked for.
+    """One planned run.
 
     Attributes:
         recipe: name of a recipe or a TOML file, as it was given.
@@ -37,7 +37,7 @@ class Asked:
 
 
 def recipe_name(recipe: str) -> str:
-    """How a recipe is called: a TOML file by the name of the file.
+    """Return the name of a recipe; for a TOML file, the name of the file.
 
     >>> recipe_name("unidec"), recipe_name("mine/short.toml")
     ('unidec', 'short')
@@ -80,7 +80,7 @@ def asked_runs(
 
 
 def difference(before: dict[str, Any], config: Config) -> str:
-    """What a recipe that was asked for before has otherwise than one asked for now; "" where nothing.
+    """Describe the first difference between an earlier recipe and the present one; "" if there is none.
 
     A setting that there was not yet had its default.
 
@@ -112,7 +112,7 @@ def _flat(config: Config) -> dict[str, Any]:
 
 
 def _meant(setting: str, names: Sequence[str]) -> tuple[str | None, str]:
-    """The recipe that a setting is for, None for all, and the setting itself."""
+    """Return the recipe of a setting, None for all recipes, and the setting itself."""
     before = setting.partition("=")[0]
     if ":" not in before:
         return None, setting

@@ -1,4 +1,4 @@
-"""What was measured of a finished run: ``NAME.run.json`` beside its model folder ``NAME``.
+"""The measurements of a finished run: ``NAME.run.json`` beside its model folder ``NAME``.
 
 Beside, because a model folder holds nothing but the model. Of a model without such a file, what its own files say.
 """
@@ -29,7 +29,7 @@ _KEYS = ("recipe", "augment", "seed", "config", "data", "test", "training", "pre
 
 
 def data_record(dataset: Dataset) -> dict[str, Any]:
-    """A data set in a few numbers."""
+    """Describe a data set by a few numbers."""
     return {
         "name": dataset.name,
         "fingerprint": fingerprint(dataset),
@@ -40,7 +40,7 @@ def data_record(dataset: Dataset) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of unidex, Python and the packages that numbers depend on."""
+    """Return the versions of unidex, Python and the packages that numbers depend on."""
     found = {"unidex": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -51,14 +51,14 @@ def versions() -> dict[str, str]:
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:
-    """Write the record of a run: whole, or not at all. It knows its model by the hash of the manifest."""
+    """Write the record of a run completely or not at all. It names its model by the hash of the manifest."""
     file = record_file(folder)
     content = {"format": FORMAT} | record | {"manifest": _manifest(folder)}
     write_text(file, json.dumps(content, indent=2) + "\n")
 
 
 def record_file(folder: Path) -> Path:
-    """Where the record of a run stands.
+    """Return the file of the record of a run.
 
     >>> record_file(Path("compared/runs/unidec-none-0")).name
     'unidec-none-0.run.json'
@@ -67,7 +67,7 @@ def record_file(folder: Path) -> Path:
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
-    """What was measured of a run, by its model folder; None where it is not finished."""
+    """Read the record of a run by its model folder; None if the run is not finished."""
     file = record_file(folder)
     if not file.exists():
         return None
@@ -84,7 +84,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
 
 
 def model_record(folder: Path) -> dict[str, Any]:
-    """As `read_record`, of any model folder: without a record, what its files say; what they do not is None.
+    """Read the record of any model folder; without a record, use its files, with None for unknown values.
 
     A model that was changed since the run, such as by teaching, is not the one that was measured.
     """
@@ -119,7 +119,7 @@ def model_record(folder: Path) -> dict[str, Any]:
 
 
 def num_parameters(folder: Path) -> int:
-    """Numbers that were trained, or that training began from: all in the files of weights."""
+    """Count the parameters in the files of weights."""
     total = 0
     try:
         for file in folder.glob("*.safetensors"):
@@ -131,13 +131,13 @@ def num_parameters(folder: Path) -> int:
 
 
 def model_bytes(folder: Path) -> int:
-    """The size of all files of a model folder, without TensorBoard's."""
+    """Return the size of a model folder without TensorBoard files."""
     files = (file for file in folder.rglob("*") if file.is_file())
     return sum(file.stat().st_size for file in files if "tensorboard" not in file.relative_to(folder).parts)
 
 
 def read_curve(folder: Path) -> list[dict[str, Any]]:
-    """What training has said, in its order; empty where that was not kept."""
+    """Read the log of a training; empty if there is none."""
     file = folder / "train.jsonl"
     if not file.exists():
         return []
@@ -155,5 +155,5 @@ def _manifest(folder: Path) -> str | None:
 def _config(folder: Path) -> Config:
     file = folder / "config.toml"
     if not file.is_file():
-        raise ModelError(f"{folder}: a model folder must hold config.toml, but this does not; is it a model?")
+        raise ModelError(f"{folder}: a model folder must have config.toml, but this one does not; is it a model?")
     return read_saved(folder)

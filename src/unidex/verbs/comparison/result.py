@@ -32,7 +32,7 @@ def make_table(
 def make_page(table: dict[str, Any], records: list[dict[str, Any]], samples: list[Sample], device: str) -> str:
     """Draw the page of a table."""
     curves = {record["folder"]: read_curve(Path(record["folder"])) for record in records}
-    # The first seed speaks for its system.
+    # The first seed stands for its system.
     speakers = [(system["name"], Path(system["runs"][0]["folder"])) for system in table["systems"]]
     return as_html(table, curves, side_by_side(speakers, samples, device))
 

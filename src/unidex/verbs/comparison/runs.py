@@ -1,4 +1,4 @@
-"""Runs one after the other, each in a process of its own; what is done is not done again."""
+"""The runs of a comparison, one after the other, each in its own process; a finished run is not repeated."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _TAIL_BYTES = 4096
 
 
 class ComparisonStoppedError(UnidexError):
-    """An interrupt asked for the end; what is done is kept."""
+    """The user interrupted the comparison; finished runs stay."""
 
     exit_code = 130
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that did not come to its end.
+    """A run that failed.
 
     Attributes:
         name: of the run.
@@ -48,7 +48,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a comparison lives: models in ``runs``, what is needed to go on and what the runs have said in ``work``.
+    """The folder of a comparison: models in ``runs``, files to resume from and logs in ``work``.
 
     Attributes:
         folder: the folder of the comparison.
@@ -73,11 +73,11 @@ class Place:
         return self.folder / "work" / f"{asked.name}.{what}"
 
     def record(self, asked: Asked) -> dict[str, Any] | None:
-        """What was measured of a run; None where it is not finished."""
+        """Read the measurements of a run; None if it is not finished."""
         return read_record(self.model(asked))
 
     def check(self, asked: Asked) -> None:
-        """Refuse a run that is there, finished or not, with other settings or on other data."""
+        """Refuse an existing run, finished or not, with other settings or other data."""
         record, model = self.record(asked), self.model(asked)
         begun = self.work(asked, "asked.json")
         if record is not None:
@@ -88,7 +88,7 @@ class Place:
             there, other = before["config"], before["fingerprint"] != self.fingerprint
             remedy = f"remove {(model if model.exists() else self._training(asked)).name} there"
         elif model.exists():
-            raise UnidexError(f"{model}: a run of this comparison must stand here, but another model does; move it")
+            raise UnidexError(f"{model}: a run of this comparison must be here, but another model is; move it")
         else:
             return
         differs = "it is of other data" if other else difference(there, asked.config)
@@ -99,11 +99,11 @@ class Place:
             )
 
     def _training(self, asked: Asked) -> Path:
-        """Where training keeps its checkpoints."""
+        """The folder with the checkpoints of a training."""
         return self.model(asked).with_name(f"{asked.name}.training")
 
     def write_asked(self, asked: Asked) -> Path:
-        """The file that says to a process what to run."""
+        """Write the file with the plan of a run for its process."""
         file = self.work(asked, "asked.json")
         content = {
             "name": asked.name,
@@ -121,7 +121,7 @@ class Place:
         }
         file.parent.mkdir(parents=True, exist_ok=True)
         if not self.model(asked).exists() and not self._training(asked).exists():
-            # Whatever was used for what is not there any more.
+            # Usage of a run that was deleted.
             self.work(asked, "used.json").unlink(missing_ok=True)
         file.write_text(json.dumps(content, default=str) + "\n", encoding="utf-8")
         return file
@@ -135,7 +135,7 @@ class Place:
 
 
 def run_all(place: Place, runs: Sequence[Asked]) -> list[Failure]:
-    """Do the runs that are not done; the result are those that failed."""
+    """Do the unfinished runs; return the ones that failed."""
     failures = []
     with progress.task("comparing", len(runs), unit="runs") as advance:
         for number, asked in enumerate(runs, start=1):
@@ -161,24 +161,22 @@ def _run(place: Place, asked: Asked, advance: progress.Advance) -> Failure | Non
     with log.open("ab") as said:
         begins = said.tell()
         process = subprocess.Popen(
-            # -P: what lies in the current folder must not be taken for a module.
+            # -P: never import modules from the current folder.
             [sys.executable, "-P", "-m", "unidex.verbs.comparison.worker", str(file)],
             stdin=subprocess.PIPE,
             stdout=said,
             stderr=said,
-            # An interrupt at the terminal is for this process, which then lets the other finish its step.
+            # This process alone gets the interrupt of a terminal, and lets the run finish its step.
             start_new_session=True,
         )
         assert process.stdin is not None
         try:
             code = _watched(process, log, begins, asked.name, advance)
         except KeyboardInterrupt:
-            logger.info("stopping %s at its next step; interrupt again to end it at once", asked.name)
+            logger.info("Stopping %s after its current step; interrupt again to end it at once.", asked.name)
             process.stdin.close()
             process.wait()
-            raise ComparisonStoppedError(
-                "interrupted; what is done is kept, and the same command goes on from there"
-            ) from None
+            raise ComparisonStoppedError("interrupted; finished runs stay, and the same command continues") from None
         finally:
             if process.poll() is None:
                 process.kill()
@@ -207,7 +205,7 @@ def _last_line(log: Path, begins: int) -> str:
 
 def _reason(code: int, last: str) -> str:
     if code >= 0:
-        return last or f"it ended with {code} and said nothing"
+        return last or f"it ended with exit code {code} and logged nothing"
     name = {known.value: known.name for known in signal.Signals}.get(-code, f"signal {-code}")
-    why = "; perhaps memory did not suffice" if -code == signal.SIGKILL else ""
-    return f"ended by {name}{why}" + (f"; it said last: {last}" if last else "")
+    why = "; the machine may be out of memory" if -code == signal.SIGKILL else ""
+    return f"ended by {name}{why}" + (f"; its last log line: {last}" if last else "")

@@ -1,4 +1,4 @@
-"""What systems predict for a few texts, side by side."""
+"""Predictions of several systems for a few texts, side by side."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Sample:
 
     Attributes:
         text: the text.
-        correct: uid -> text of its labels; None where they are not known.
-        filtered: uids of labels that are taken out of its predictions.
+        correct: uid -> text of its labels; None if unknown.
+        filtered: uids of labels to remove from its predictions.
     """
 
     text: str
@@ -45,7 +45,7 @@ def chosen_samples(dataset: Dataset, num_texts: int, seed: int = 0) -> list[Samp
 
 
 def samples_of(texts: Sequence[str], dataset: Dataset | None) -> list[Sample]:
-    """Given texts; the labels of one that is a test text of the data set are known."""
+    """Make samples of texts; a test text of the data set has its labels."""
     rows: dict[str, int] = {}
     if dataset is not None:
         wanted = set(texts)
@@ -56,7 +56,7 @@ def samples_of(texts: Sequence[str], dataset: Dataset | None) -> list[Sample]:
 
 
 def read_samples(file: Path, dataset: Dataset | None) -> list[Sample]:
-    """The texts of a file: one a line, or JSON lines."""
+    """Read the texts of a file: one per line, or JSON lines."""
     texts = [text for text in read_texts(file) if text.strip()]
     if not texts:
         raise DataError("there must be at least one text to predict, but there is none", file=file)
@@ -71,7 +71,7 @@ def find_samples(dataset: Dataset | None, file: Path | None, num_texts: int) -> 
 
 
 def predicted_samples(folder: Path, samples: Sequence[Sample], device: str = "auto") -> list[list[dict[str, Any]]]:
-    """For each text the first labels that a model gives it: {"text", "is_correct"}, None where that is not known."""
+    """Predict the first labels of each text: {"text", "is_correct"}; None if the right labels are unknown."""
     model = load_model(folder, device)
     more = max((len(sample.filtered) for sample in samples), default=0)
     found = model.predict([sample.text for sample in samples], min(PLACES + more, len(model.labels)))
@@ -94,7 +94,7 @@ def predicted_samples(folder: Path, samples: Sequence[Sample], device: str = "au
 def side_by_side(
     systems: Sequence[tuple[str, Path]], samples: Sequence[Sample], device: str = "auto"
 ) -> list[dict[str, Any]]:
-    """Each text with its labels and what every system, by name and model folder, predicts for it."""
+    """Return each text with its labels and the predictions of every system, given by name and model folder."""
     if not samples:
         return []
     predicted: list[tuple[str, list[list[dict[str, Any]]] | None, str]] = []
@@ -102,7 +102,7 @@ def side_by_side(
         try:
             predicted.append((name, predicted_samples(folder, samples, device), ""))
         except UnidexError as error:
-            # Its numbers are in run.json: a page without one system's examples is better than none.
+            # The record has the numbers: a page without the examples of one system is better than none.
             logger.warning("%s: no predictions (%s)", name, error)
             predicted.append((name, None, str(error)))
     return [

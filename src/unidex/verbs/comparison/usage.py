@@ -1,4 +1,4 @@
-"""What a run has used, also where several processes have worked on it one after the other.
+"""Time and memory of a run, also if several processes worked on it one after the other.
 
 Each process notes its seconds and its memory twice a second, so that hardly anything is lost when it is killed. What
 was done twice because of that counts twice: it was used.
@@ -23,7 +23,7 @@ _EVERY_SECONDS = 0.5
 
 @contextmanager
 def noted_usage(file: Path) -> Iterator[None]:
-    """Note in a file what this process uses from here to the end of the block, behind what others have noted there."""
+    """Append the usage of this process within the block to a file."""
     earlier = _parts(file)
     started, cpu_started = time.monotonic(), time.process_time()
     ended = threading.Event()
@@ -52,7 +52,7 @@ def noted_usage(file: Path) -> Iterator[None]:
 
 
 def usage_so_far(file: Path) -> dict[str, Any]:
-    """Seconds of all processes together, the highest memory of one, and how many there were."""
+    """Return the seconds of all processes, the peak memory of one, and the number of processes."""
     parts = _parts(file)
     return {
         "wall_seconds": round(sum(part["wall_seconds"] for part in parts), 3),
@@ -63,10 +63,10 @@ def usage_so_far(file: Path) -> dict[str, Any]:
 
 
 def peak_memory_bytes() -> int:
-    """The most memory that this process has had resident so far."""
+    """Return the peak resident memory of this process."""
     status = Path("/proc/self/status")
     if status.exists():
-        # ru_maxrss would not begin anew with a program: it keeps what the process that started it had.
+        # ru_maxrss does not restart with a program: it includes the peak of the parent process.
         for line in status.read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024

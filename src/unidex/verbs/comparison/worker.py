@@ -1,4 +1,4 @@
-"""One run, in a process of its own: ``python -m unidex.verbs.comparison.worker ASKED.json``.
+"""One run in its own process: ``python -m unidex.verbs.comparison.worker ASKED.json``.
 
 Its time and its memory are its own, and a crash of it ends no other run. Standard input is a pipe from the process that
 compares: when that is closed, because the other has ended however it ended, the run stops with a checkpoint.
@@ -28,10 +28,10 @@ from unidex.verbs.comparison.usage import noted_usage, usage_so_far
 
 
 def run(file: Path) -> None:
-    """Train, score and measure what a file asks for; an earlier process that was stopped is taken up where it was."""
+    """Train, score and measure the run of a plan file; resume an interrupted one."""
     asked = json.loads(file.read_text(encoding="utf-8"))
     folder, used = Path(asked["folder"]), file.with_name(f"{asked['name']}.used.json")
-    # A process whose parent was killed may still be at its last step.
+    # A process whose parent was killed may still finish its last step.
     with locked(file.with_name(asked["name"])):
         record = _measured(asked, folder, used)
         records.write_record(folder, record)
@@ -51,13 +51,13 @@ def _measured(asked: dict[str, Any], folder: Path, used: Path) -> dict[str, Any]
     dataset = read(asked["data"], reading)
     found = records.data_record(dataset)
     if found["fingerprint"] != asked["fingerprint"]:
-        raise UnidexError(f"{asked['data']}: the data set must stay as it is while it is compared on, but has changed")
+        raise UnidexError(f"{asked['data']}: the data set must not change during a comparison, but it did")
     device = asked["device"]
     if folder.exists():
         model = load_model(folder, device)
     else:
         with noted_usage(used):
-            # Without the test texts: scoring them is no part of training, and is measured below.
+            # Without the test texts: their scoring is measured below, apart from the training.
             model = train(
                 dataset.with_test(Split.empty(dataset.num_labels)),
                 asked["recipe"],
@@ -104,7 +104,7 @@ def _measured(asked: dict[str, Any], folder: Path, used: Path) -> dict[str, Any]
 
 def _stop_when_left_alone() -> None:
     def wait() -> None:
-        # Not sys.stdin: a thread that waits inside its buffer cannot be left behind when Python ends.
+        # Not sys.stdin: Python cannot exit while a thread waits inside its buffer.
         while os.read(0, 1):
             pass
         os.kill(os.getpid(), signal.SIGTERM)
@@ -113,7 +113,7 @@ def _stop_when_left_alone() -> None:
 
 
 def main() -> None:
-    """Run, and leave with an exit code; the last line on standard error says what went wrong."""
+    """Run and exit with a code; the last line on standard error is the error."""
     _stop_when_left_alone()
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
