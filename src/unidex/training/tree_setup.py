@@ -18,7 +18,7 @@ from unidex.nn.label_tree import LabelTree, label_centroids, nested_clusters
 logger = logging.getLogger(__name__)
 
 # Astec's walks between labels, which smooth their centroids; none where a label has too many texts.
-_WALK = {"length": 50, "restart": 0.2, "most": 10}
+_WALK = {"length": 50, "restart": 0.2, "max_targets": 10}
 _MAX_TEXTS_PER_LABEL = 5000
 _TREE = 4  # part of a seed: batching has 0 to 2, clusters of a surrogate 3
 
