@@ -26,6 +26,7 @@ from unidex.errors import DataError, listed
 from unidex.index.exact import search_exact
 from unidex.model.model import BLOCK, Model
 from unidex.model.rotation import Pairs, pair_scores, rotate
+from unidex.scoring.knn import KnnPart
 from unidex.scoring.layout import Head
 from unidex.sparse_rows import contains
 
@@ -33,6 +34,8 @@ NEAR_TEXTS = 100  # texts per fine-tuned label that it is scored on, and maximum
 NEAR_LABELS = 16  # near labels per fine-tuned label, whose own texts it is scored on
 RIVALS = 64  # labels per text that a fine-tuned label competes with
 TEMPERATURE = 0.07  # of a head that is not searched as it was trained
+_COMPARED = 64  # nearest known texts per new text among which the same text is looked up
+_TEXTS_AT_ONCE = 256
 _SAME = 0.999  # minimum cosine of a new text and the known text that it is the same as
 
 
@@ -149,12 +152,8 @@ class _KnownTexts:
         knn = model.scorer.knn
         if knn is None or knn.num_texts == 0:
             return cls(np.full(len(vectors_NJ), -1))
-        near_N = knn.search(vectors_NJ, 1).ids[:, 0]
-        # By the cosine: rounding to 8 bits per number changes the length of a vector more than its direction.
-        stored_NJ = knn.vectors(near_N)
-        lengths_N = np.linalg.norm(vectors_NJ, axis=1) * np.linalg.norm(stored_NJ, axis=1)
-        products_N = np.einsum("nj,nj->n", vectors_NJ, stored_NJ)
-        return cls(np.where((products_N >= _SAME * lengths_N) & (lengths_N > 0), near_N, -1))
+        blocks = [vectors_NJ[start : start + _TEXTS_AT_ONCE] for start in range(0, len(vectors_NJ), _TEXTS_AT_ONCE)]
+        return cls(np.concatenate([_same_texts(knn, block_NJ) for block_NJ in blocks]))
 
     def remember(
         self, model: Model, texts: list[str], vectors_NJ: NDArray[np.float32], positives: sparse.csr_array
@@ -167,6 +166,20 @@ class _KnownTexts:
         knn.join(self.ids_N[old], positives[old])
         stored = vectors_NJ[new] * np.float32(model.scorer.layout.knn_scale)
         knn.add(stored, positives[new], [texts[row] for row in new])
+
+
+def _same_texts(knn: KnnPart, vectors_NJ: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The id of the known text with the same direction as each vector, -1 where there is none.
+
+    A longer vector may have a higher inner product than the text itself where vectors are not unit vectors, and
+    rounding to 8 bits per number changes the length of a vector more than its direction. So the cosine decides.
+    """
+    near_NK = knn.search(vectors_NJ, min(_COMPARED, knn.num_texts)).ids
+    stored_NKJ = knn.vectors(near_NK.ravel()).reshape(*near_NK.shape, -1)
+    lengths_NK = np.linalg.norm(vectors_NJ, axis=1)[:, None] * np.linalg.norm(stored_NKJ, axis=2)
+    cosines_NK = np.einsum("nj,nkj->nk", vectors_NJ, stored_NKJ) / np.where(lengths_NK > 0, lengths_NK, np.inf)
+    rows, best = np.arange(len(near_NK)), cosines_NK.argmax(axis=1)
+    return np.where(cosines_NK[rows, best] >= _SAME, near_NK[rows, best], -1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ TREE = {
 # For each rule, settings and facts that it refuses, and what it finds there.
 EXAMPLES = [
     ({"heads": {"dual": False, "classifier": False}}, {}, "heads.classifier = false"),
-    (merged(TREE, {"predict": {"knn": 0.1}}), {}, "predict.knn = 0.1"),
+    (merged(TREE, {"predict": {"index": "hnsw"}}), {}, "predict.index = 'hnsw'"),
     (merged(TREE, {"heads": {"classifier_search_vectors": "unit"}}), {}, "heads.classifier_search_vectors other than"),
     (merged(TREE, {"pool": {"labels": "all"}}), {}, "pool.labels = 'all'"),
     ({"pool": {"batches": "labels", "hard_negatives": 2}}, {}, "pool.hard_negatives = 2"),

@@ -29,7 +29,7 @@ function drawn(reason, text) {
     wordsOf(reason, text),
     reason.texts.length > 0 && section("Nearest train texts that have it", el("ul", { class: "texts" },
       reason.texts.map((near) => el("li", {}, el("span", {}, near.text), number(fixed(near.similarity), { title: "similarity" }))))),
-    reason.together.length > 0 && section("Goes with, of the labels predicted", el("ul", { class: "together" },
+    reason.together.length > 0 && section("Predicted labels that occur with it", el("ul", { class: "together" },
       reason.together.map((other) => el("li", {}, other.text, " ", number(percent(other.share)))))),
   ].filter(Boolean);
 }
@@ -67,8 +67,8 @@ function wordsOf({ tokens, rest }, text) {
     start = end;
   }
   const words = [...tokens].sort((a, b) => Math.abs(b.score) - Math.abs(a.score)).slice(0, STRONGEST);
-  if (words.length === 0) return section("Words that carried it", hint("No word of this text is known to the model."));
-  return section("Words that carried it", el("p", { class: "words" }, pieces),
+  if (words.length === 0) return section("Attribution to words", hint("No word of this text is known to the model."));
+  return section("Attribution to words", el("p", { class: "words" }, pieces),
     el("ul", { class: "strongest", "aria-label": "Strongest words" }, words.map((word) => el("li", {}, word.token, " ", number(signed(word.score)))),
       Math.abs(rest) >= 0.0005 && el("li", { title: "what no single word gave" }, "the rest ", number(signed(rest)))));
 }
