@@ -94,10 +94,10 @@ def find_label(
     )
 
 
-def neighbours_in_data(dataset: Dataset, wanted: str, k: int = 10) -> dict[str, Any]:
+def similar_in_data(dataset: Dataset, wanted: str, k: int = 10) -> dict[str, Any]:
     """The labels that most often occur with a label on training texts; ties go to the lower id.
 
-    The result is ``{"name", "by": "texts", "label": {...}, "neighbours": [{..., "score"}]}``; a score is P(i | j).
+    The result is ``{"name", "by": "texts", "label": {...}, "similar": [{..., "score"}]}``; a score is P(i | j).
     """
     texts, frequencies_L = dataset.labels.texts, dataset.label_frequencies()
     uids = [dataset.labels.uid(label) for label in range(dataset.num_labels)]
@@ -108,10 +108,10 @@ def neighbours_in_data(dataset: Dataset, wanted: str, k: int = 10) -> dict[str, 
     return _rows(dataset.name, "texts", label, found, texts, uids, frequencies_L)
 
 
-def neighbours_in_model(name: str, model: Model, wanted: str, k: int = 10) -> dict[str, Any]:
+def similar_in_model(name: str, model: Model, wanted: str, k: int = 10) -> dict[str, Any]:
     """The labels whose vectors are nearest to a label's, as `nearest_labels` finds them.
 
-    The result is that of `neighbours_in_data` with ``"by": "vectors"``.
+    The result is that of `similar_in_data` with ``"by": "vectors"``.
     """
     labels = model.labels
     alive = np.flatnonzero(~labels.removed).tolist()
@@ -158,12 +158,12 @@ def _rows(
             "num_texts": int(frequencies_L[number]),
         }
 
-    neighbours = [
+    similar = [
         row(number) | {"score": round(score, 6)}
         for number, score in zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True)
         if number >= 0
     ]
-    return {"name": name, "by": by, "label": row(label), "neighbours": neighbours}
+    return {"name": name, "by": by, "label": row(label), "similar": similar}
 
 
 def _near(folded: str, lower: dict[int, str]) -> list[int]:

@@ -24,13 +24,13 @@ _MOST = 24  # more would be a hedgehog
 _WIDTH, _ROW, _RADIUS = 10.0, 0.62, 2.0  # inches
 
 
-def draw_neighbours(found: dict[str, Any], file: Path) -> None:
-    """A label in the middle, its neighbours around it, clockwise from the top right by strength.
+def draw_similar(found: dict[str, Any], file: Path) -> None:
+    """Draw a label in the middle and its similar labels around it, clockwise from the top right by score.
 
-    The stronger a neighbour, the wider its line; its colour says whether it is a head, a torso or a tail label.
+    The higher the score, the wider the line; the colour shows head, torso and tail labels.
 
     Args:
-        found: what `neighbourhood` gives.
+        found: the result of `unidex.verbs.labels.find_similar`.
         file: the picture to write, .png, .svg or .pdf.
     """
     neighbours = found["similar"][:_MOST]

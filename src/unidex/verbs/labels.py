@@ -86,7 +86,7 @@ def list_labels(
         order: "frequency" (most frequent first), "text" or "id"; ties by id.
         frequency: only head, torso or tail labels.
     """
-    chosen = model.labels.chosen(search=search, frequency=frequency, order=order)
+    chosen = model.labels.select(search=search, frequency=frequency, order=order)
     return [label_row(model, label) for label in chosen[offset : offset + limit].tolist()], len(chosen)
 
 
@@ -109,19 +109,18 @@ def find_similar(
 
     The result is ``{"name", "by": "texts" or "vectors", "label": {...}, "similar": [{..., "score"}]}``.
     """
-    from unidex.model.similar_labels import neighbours_in_data, neighbours_in_model
+    from unidex.model.similar_labels import similar_in_data, similar_in_model
 
     folder = Path(source)
     if str(source) != BUILT_IN and any((folder / name).is_file() for name in ("manifest.json", "encoder.safetensors")):
         (reading or ReadOptions()).refuse_others((), "a model folder")
-        found = neighbours_in_model(folder.resolve().name, load_model(folder), label, k)
+        found = similar_in_model(folder.resolve().name, load_model(folder), label, k)
     else:
-        found = neighbours_in_data(read(source, reading), label, k)
-    found["similar"] = found.pop("neighbours")
+        found = similar_in_data(read(source, reading), label, k)
     if plot is not None:
-        from unidex.report.label_picture import draw_neighbours
+        from unidex.report.label_picture import draw_similar
 
-        draw_neighbours(found, plot)
+        draw_similar(found, plot)
         found["plot"] = str(plot)
     return found
 
@@ -138,7 +137,7 @@ def add_labels(folder: Path, texts: Sequence[str], file: Path | None = None) -> 
     new = [(text, text) for text in texts] + ([] if file is None else read_new_labels(file))
     if not new:
         raise DataError("there must be at least one label to add, but none is given; name texts or --file")
-    change = journal.add([text for text, _ in new], [uid for _, uid in new])
+    change = journal.add_change([text for text, _ in new], [uid for _, uid in new])
     return change_labels(load_model(folder), change)
 
 

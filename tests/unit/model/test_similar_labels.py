@@ -21,8 +21,8 @@ from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
 from unidex.model.model import Model
-from unidex.model.similar_labels import correlations, find_label, neighbours_in_data, neighbours_in_model
-from unidex.report.label_picture import draw_neighbours
+from unidex.model.similar_labels import correlations, find_label, similar_in_data, similar_in_model
+from unidex.report.label_picture import draw_similar
 from unidex.verbs.labels import find_similar, remove_labels
 from unidex.verbs.train import train
 
@@ -65,18 +65,18 @@ def test_correlations_are_a_row_of_the_product_over_its_diagonal():
 
 def test_similar_labels_in_data_are_sorted_and_ties_go_to_the_lower_id():
     data = shop([[1, 1, 1, 0], [1, 1, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0]], ["shoe", "red", "hat", "blue"])
-    found = neighbours_in_data(data, "shoe", k=2)
+    found = similar_in_data(data, "shoe", k=2)
     assert found == {
         "name": "shop",
         "by": "texts",
         "label": {"id": 0, "uid": "0", "text": "shoe", "frequency": "tail", "num_texts": 4},
-        "neighbours": [
+        "similar": [
             {"id": 1, "uid": "1", "text": "red", "frequency": "tail", "num_texts": 2, "score": 0.5},
             {"id": 2, "uid": "2", "text": "hat", "frequency": "tail", "num_texts": 1, "score": 0.25},
         ],
     }
     # The other way round a rare label always comes with the frequent one, and no place is filled with nothing.
-    assert [(row["text"], row["score"]) for row in neighbours_in_data(data, "hat")["neighbours"]] == [
+    assert [(row["text"], row["score"]) for row in similar_in_data(data, "hat")["similar"]] == [
         ("shoe", 1.0),
         ("red", 1.0),
     ]
@@ -91,15 +91,15 @@ def test_similar_labels_in_a_model_are_by_the_cosines_of_its_heads(folders, head
     for part, weight in ((vectors.dual, fusion), (vectors.classifier, 1 - fusion)):
         scores = scores + (0 if part is None else weight * (part @ part.T).numpy())
     for label in (0, 5, 23):
-        found = neighbours_in_model("m", model, f"L{label}", k=4)
+        found = similar_in_model("m", model, f"L{label}", k=4)
         others = np.delete(np.arange(24), label)
         order = others[np.argsort(-scores[label, others])]
-        assert [row["id"] for row in found["neighbours"]] == order[:4].tolist()
+        assert [row["id"] for row in found["similar"]] == order[:4].tolist()
         np.testing.assert_allclose(
-            [row["score"] for row in found["neighbours"]], scores[label, order[:4]], atol=2e-6, rtol=0
+            [row["score"] for row in found["similar"]], scores[label, order[:4]], atol=2e-6, rtol=0
         )
     assert found["by"] == "vectors"
-    assert len(neighbours_in_model("m", model, "L0", k=100)["neighbours"]) == 23
+    assert len(similar_in_model("m", model, "L0", k=100)["similar"]) == 23
 
 
 def test_the_mode_decides_which_head_is_searched(folders):
@@ -109,7 +109,7 @@ def test_the_mode_decides_which_head_is_searched(folders):
     )
     vectors = model.network.label_vectors(model.network.encoder.prepare(model.labels.texts)).classifier
     scores = 0.7 * (vectors @ vectors[3]).numpy()
-    best = neighbours_in_model("m", model, "L3", k=1)["neighbours"][0]
+    best = similar_in_model("m", model, "L3", k=1)["similar"][0]
     scores[3] = -1
     assert best["id"] == int(scores.argmax())
     assert best["score"] == pytest.approx(scores.max(), abs=2e-6)
@@ -225,11 +225,10 @@ def test_a_picture_of_a_model_has_content(folders, tmp_path):
 def test_a_picture_of_odd_labels(tmp_path):
     """Formulas, line ends and letters without a glyph are texts like others; too many neighbours are counted."""
     names = ["$x_1$ \\frac", "two\nlines", "日本語", "", *(f"label {n}" for n in range(40))]
-    found = neighbours_in_data(shop([[1] * 44], names), "$x", k=43)
-    found["similar"] = found.pop("neighbours")
+    found = similar_in_data(shop([[1] * 44], names), "$x", k=43)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draw_neighbours(found, tmp_path / "odd.svg")
+        draw_similar(found, tmp_path / "odd.svg")
     words = list(ElementTree.parse(tmp_path / "odd.svg").getroot().itertext())
     assert "$x_1$ \\frac" in words
     assert "two lines" in words
