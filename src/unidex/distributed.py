@@ -1,10 +1,10 @@
-"""The processes of a run: who I am, what is mine, and what we tell each other.
+"""The processes of a run: ranks, how work is split among them, and the collectives they call.
 
 Started by ``torchrun``, a run has several processes. Texts are split evenly among them; labels are split into shards of
-neighbouring rows. Every method is a no-op on one process, so that callers need not ask how many there are.
+adjacent rows. Every method is a no-op on one process, so that callers need not ask how many there are.
 
-Every process makes the same random choices from the same seed and therefore knows batch, pool and targets without being
-told; only vectors, gradients and a few numbers a text are exchanged.
+Every process makes the same random choices from the same seed and so has the same batch, pool and targets; only
+vectors, gradients and a few numbers per text are exchanged.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from torch.distributed.rendezvous import rendezvous
 
 from unidex.errors import UnidexError
 
-# A process that says nothing for so long is given up; the first may build an index while the others wait. One that
-# dies is noticed at once, by its closed connection.
-_PATIENCE = timedelta(hours=6)
-# All start together, before any work: whoever is not here after so long will not come.
-_JOINING = timedelta(minutes=10)
-# What the back ends say when a process on the other side is gone.
+# Timeout of a collective: rank 0 may build an index while the others wait. A dead process is noticed at once, by its
+# closed connection.
+_COLLECTIVE_TIMEOUT = timedelta(hours=6)
+# All processes start together, before any work.
+_START_TIMEOUT = timedelta(minutes=10)
+# Words in the errors of the back ends when another process is gone.
 _LOST = ("closed by peer", "reset by peer", "broken pipe", "timed out", "gloo", "nccl", "remote process", "socket")
 
 
@@ -36,12 +36,12 @@ class ProcessLostError(UnidexError):
     """Another process of the run has ended.
 
     Attributes:
-        is_first: whether no other process has said so before; one message is enough.
+        is_first: whether no other process has reported it before; one message is enough.
     """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.is_first = _is_first_to_say("lost")
+        self.is_first = _is_first_to_report("lost")
 
 
 class Processes:
@@ -61,7 +61,7 @@ class Processes:
         return self.rank == 0
 
     def part(self, count: int) -> slice:
-        """My part of ``count`` things, of sizes that differ by at most one.
+        """The part of this rank of ``count`` things; sizes of parts differ by at most one.
 
         >>> [Processes(rank, 3).part(7) for rank in range(3)]
         [slice(0, 3, None), slice(3, 5, None), slice(5, 7, None)]
@@ -69,7 +69,7 @@ class Processes:
         return self._part_of(self.rank, count)
 
     def shard(self, count: int) -> slice:
-        """My rows of a table of ``count`` rows: torch's own way of cutting (DTensor, ``Shard(0)``), ceil(count / size).
+        """The rows of this rank of a table of ``count`` rows: ceil(count / size), as DTensor's ``Shard(0)`` cuts it.
 
         >>> [Processes(rank, 3).shard(7) for rank in range(3)]
         [slice(0, 3, None), slice(3, 6, None), slice(6, 7, None)]
@@ -82,21 +82,21 @@ class Processes:
         return self._reduce(values, dist.ReduceOp.SUM)
 
     def max_(self, values: Tensor) -> Tensor:
-        """The highest over processes, in place."""
+        """The maximum over processes, in place."""
         return self._reduce(values, dist.ReduceOp.MAX)
 
     def min_(self, values: Tensor) -> Tensor:
-        """The lowest over processes, in place."""
+        """The minimum over processes, in place."""
         return self._reduce(values, dist.ReduceOp.MIN)
 
-    def any(self, said: bool) -> bool:
-        """Whether any process says so."""
+    def any(self, value: bool) -> bool:
+        """Whether the value is true on any process."""
         if self.size == 1:
-            return said
-        return bool(self.max_(torch.tensor(float(said), device=_device())))
+            return value
+        return bool(self.max_(torch.tensor(float(value), device=_device())))
 
     def gather(self, rows: Tensor) -> Tensor:
-        """The rows of all processes, one after the other; each may have another number of them."""
+        """The rows of all processes by rank; each rank may have another number of rows."""
         if self.size == 1:
             return rows
         sizes = self._sizes(rows)
@@ -107,7 +107,7 @@ class Processes:
         return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
 
     def gather_on_first(self, rows: Tensor) -> Tensor | None:
-        """The rows of all processes on the first one; None on the others, which keep no more than they had."""
+        """The rows of all processes on rank 0; None on the others, which need no further memory."""
         if self.size == 1:
             return rows
         sizes = self._sizes(rows)
@@ -122,22 +122,22 @@ class Processes:
             start += sizes[rank]
         return found
 
-    def sum_of_mine(self, rows: Tensor) -> Tensor:
-        """The sum over processes of a tensor with one row for each of the things that `part` splits; my part of it."""
+    def reduce_scatter(self, rows: Tensor) -> Tensor:
+        """The sum over processes of a tensor with one row per thing that `part` splits; the part of this rank of it."""
         if self.size == 1:
             return rows
-        most = -(-len(rows) // self.size)
-        padded = rows.new_zeros(self.size, most, *rows.shape[1:])
+        max_rows = -(-len(rows) // self.size)
+        padded = rows.new_zeros(self.size, max_rows, *rows.shape[1:])
         for rank in range(self.size):
             part = self._part_of(rank, len(rows))
             padded[rank, : part.stop - part.start] = rows[part]
-        mine = torch.empty_like(padded[0])
-        _reduce_scatter(mine, padded.flatten(0, 1))
+        total = torch.empty_like(padded[0])
+        _reduce_scatter(total, padded.flatten(0, 1))
         own = self.part(len(rows))
-        return mine[: own.stop - own.start]
+        return total[: own.stop - own.start]
 
     def barrier(self) -> None:
-        """Wait until all processes are here."""
+        """Wait until all processes have called this."""
         if self.size > 1:
             dist.barrier()
 
@@ -161,30 +161,30 @@ class Processes:
 ALONE = Processes()
 
 
-def wanted() -> bool:
+def is_distributed() -> bool:
     """Whether torchrun (or a launcher that sets the same variables) has started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
-def restarted() -> bool:
-    """Whether torchrun has started this process again after one had died."""
+def was_restarted() -> bool:
+    """Whether torchrun has started this process again after one had ended."""
     return _restart() > 0
 
 
 def local_device(name: str) -> str:
     """The device of this process: with several on a machine that has GPUs, each takes its own."""
-    if name in ("auto", "cuda") and wanted() and torch.cuda.is_available():
+    if name in ("auto", "cuda") and is_distributed() and torch.cuda.is_available():
         return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
     return name
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[Processes]:
-    """The processes of this run while inside; one alone where torchrun has not started several.
+def process_group(device: torch.device) -> Iterator[Processes]:
+    """Yield the processes of this run; one process where torchrun has not started several.
 
-    When one of the others ends, the rest stop with one message: the first of them to notice says it.
+    When a process ends early, the others stop with one message from the first that notices.
     """
-    if not wanted():
+    if not is_distributed():
         yield ALONE
         return
     processes = Processes(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
@@ -208,50 +208,50 @@ def _join(device: torch.device) -> None:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    store, rank, size = next(rendezvous("env://", timeout=_JOINING))
+    store, rank, size = next(rendezvous("env://", timeout=_START_TIMEOUT))
     # Some versions of torch (pytorch/pytorch#135712) put the restart count of the own torchrun before all keys.
     while isinstance(store, dist.PrefixStore):  # type: ignore[attr-defined]
         store = store.underlying_store
     named = dist.PrefixStore(_agreed_name(store, rank, size), store)  # type: ignore[attr-defined]
-    named.set_timeout(_PATIENCE)
+    named.set_timeout(_COLLECTIVE_TIMEOUT)
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=named, rank=rank, world_size=size, timeout=_PATIENCE)
+    dist.init_process_group(backend, store=named, rank=rank, world_size=size, timeout=_COLLECTIVE_TIMEOUT)
 
 
 def _agreed_name(
     store: dist.Store,  # type: ignore[name-defined]
     rank: int,
     size: int,
-    patience: timedelta = _JOINING,
+    timeout: timedelta = _START_TIMEOUT,
 ) -> str:
-    """A name in the store that the processes of this start share with none before them.
+    """A name in the store that only the processes of this start share.
 
-    torchrun keeps one store over restarts: without a new name, a process could take the address that a dead one has
-    left there. No variable tells the starts apart, since each torchrun counts only the restarts that it began itself.
-    So the first process proposes a name, all put their ids under it, and the first lists them when all are there. A
-    name that a dead first process has left may be read too, but its list, if any, lacks the id of whoever reads it now.
+    torchrun keeps one store over restarts: without a new name, a process could read the address of a dead one.
+    No variable tells the starts apart, since each torchrun counts only its own restarts. So rank 0 proposes a name,
+    all ranks write their ids under it, and rank 0 lists the ids when all are there. A process may read the name of a
+    dead rank 0 too, but the list under it, if any, lacks the id of that process.
     """
-    mine, name = f"unidex/{secrets.token_hex(8)}", ""
+    own_id, name = f"unidex/{secrets.token_hex(8)}", ""
     if rank == 0:
-        store.set("unidex/name", mine)
-    end = time.monotonic() + patience.total_seconds()
+        store.set("unidex/name", own_id)
+    end = time.monotonic() + timeout.total_seconds()
     while time.monotonic() < end:
-        # Read again each time: what was found first may be the name of the start before, until the first process comes.
+        # Read again each time: the first value may be the name of the previous start, until rank 0 writes.
         if store.check(["unidex/name"]) and (found := store.get("unidex/name").decode()) != name:
             name = found
-            store.set(f"{name}/here/{rank}", mine)
+            store.set(f"{name}/here/{rank}", own_id)
         here = [f"{name}/here/{other}" for other in range(size)]
         if rank == 0 and store.check(here):
             store.set(f"{name}/all", " ".join(store.get(key).decode() for key in here))
-        if name and store.check([f"{name}/all"]) and mine in store.get(f"{name}/all").decode().split():
+        if name and store.check([f"{name}/all"]) and own_id in store.get(f"{name}/all").decode().split():
             return name
         time.sleep(0.1)
-    # Those under an old name are dead, so this is the least that are missing; under none it is at least the first.
+    # Processes under an old name are dead, so this is a lower bound; without a name at least rank 0 is missing.
     missing = max(1, sum(not store.check([key]) for key in here)) if name else 1
     raise ProcessLostError(
-        f"all {size} processes of a run must start within {patience.total_seconds() / 60:g} minutes of each other, but "
-        f"at least {missing} had not come when process {rank} gave up; see that the same command runs on every machine "
-        "and that the machines reach each other, then start again with --resume"
+        f"all {size} processes of a run must start within {timeout.total_seconds() / 60:g} minutes of each other, but "
+        f"at least {missing} had not started when process {rank} gave up; check that the same command runs on every "
+        "machine and that the machines reach each other, then start again with --resume"
     )
 
 
@@ -259,15 +259,15 @@ def _restart() -> int:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
-def _is_first_to_say(what: str) -> bool:
-    """Whether no other process has said this yet in this run; so that one message is said once."""
+def _is_first_to_report(what: str) -> bool:
+    """Whether no other process of this run has reported this yet, so that a user sees one message."""
     if not dist.is_initialized():
         return True
     try:
         store = dist.distributed_c10d._get_default_store()
-        return int(store.add(f"said/{what}", 1)) == 1
+        return int(store.add(f"reported/{what}", 1)) == 1
     except RuntimeError:
-        # The store may be gone with the process that kept it. Twice is better than never.
+        # The store may be gone with its process. Two messages are better than none.
         return True
 
 
@@ -275,7 +275,7 @@ def _device() -> torch.device:
     return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
 
 
-def _reduce_scatter(mine: Tensor, rows: Tensor) -> None:
+def _reduce_scatter(total: Tensor, rows: Tensor) -> None:
     # Renamed in torch 2.13.
     reduce = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-    reduce(mine, rows.contiguous())
+    reduce(total, rows.contiguous())

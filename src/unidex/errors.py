@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 class UnidexError(Exception):
-    """Base of every error that is the user's to mend; the command line prints it as one line and exits with 1."""
+    """Base of every error that the user can fix; the command line prints it as one line and exits with 1."""
 
     exit_code = 1
 
 
 class ConfigError(UnidexError):
-    """A recipe or a setting is not what it must be."""
+    """A recipe or a setting is invalid."""
 
 
 class ModelError(UnidexError):
@@ -21,7 +21,7 @@ class ModelError(UnidexError):
 
 
 class MissingExtraError(UnidexError):
-    """A part was asked for whose optional package is not installed."""
+    """A feature needs an optional package that is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs the "{extra}" extra, which is not installed: pip install "unidex[{extra}]"')

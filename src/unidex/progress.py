@@ -1,6 +1,6 @@
-"""Progress of long work, told without knowing who listens.
+"""Progress of long work, reported to a listener if there is one.
 
-Lower layers say ``with progress.task("reading", total) as advance: advance(n)``. Nobody listens by default; the
+Lower layers write ``with progress.task("reading", total) as advance: advance(n)``. There is no listener by default; the
 command line installs a listener that draws bars on standard error.
 """
 
@@ -13,24 +13,24 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """Says how much was done, and perhaps how it goes."""
+    """Reports an amount of finished work, with an optional note."""
 
     def __call__(self, amount: float, note: str = "") -> None:
-        """So much more is done; ``note`` stands beside the bar until another does."""
+        """``amount`` more is done; ``note`` is shown beside the bar until the next one."""
 
 
 class Listener(Protocol):
-    """Whoever shows progress."""
+    """Shows progress."""
 
     def task(self, what: str, total: float | None, unit: str) -> AbstractContextManager[Advance]:
-        """Begin a piece of work of ``total`` units; the result is called with each amount done."""
+        """Start a piece of work of ``total`` units; the result is called with each finished amount."""
 
 
 _listener: ContextVar[Listener | None] = ContextVar("unidex_progress", default=None)
 
 
 def listen(listener: Listener | None) -> None:
-    """Send progress to ``listener`` from now on, or to nobody."""
+    """Send progress to ``listener`` from now on; None for no listener."""
     _listener.set(listener)
 
 
@@ -43,11 +43,11 @@ def task(what: str, total: float | None = None, *, unit: str = "") -> Iterator[A
     """
     listener = _listener.get()
     if listener is None:
-        yield _nobody
+        yield _ignore
         return
     with listener.task(what, total, unit) as advance:
         yield advance
 
 
-def _nobody(amount: float, note: str = "") -> None:
-    """Nobody listens."""
+def _ignore(amount: float, note: str = "") -> None:
+    """Do nothing."""

@@ -6,6 +6,7 @@ score -inf. Scores may be negative. Places are ordered by score, ties by the low
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,20 +22,20 @@ _IDS_BELOW = 1 << 31
 _EMPTY_KEY = np.iinfo(np.int64).max
 
 
-def _falling(scores: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Whole numbers that fall as the scores rise; equal for equal scores.
+def _descending_keys(scores: NDArray[np.float32]) -> NDArray[np.int32]:
+    """Whole numbers that descend as the scores rise; equal for equal scores.
 
-    >>> _falling(np.array([2.5, -1.0, 0.0, -0.0], dtype=np.float32)).argsort(kind="stable").tolist()
+    >>> _descending_keys(np.array([2.5, -1.0, 0.0, -0.0], dtype=np.float32)).argsort(kind="stable").tolist()
     [0, 2, 3, 1]
     """
-    # The bits of floats from 0 on rise with them, those of negative ones fall. Adding 0 makes -0 equal to 0.
+    # The bits of floats >= 0 rise with them, the bits of negative floats descend. Adding 0 makes -0 equal to 0.
     bits = (scores + np.float32(0)).view(np.int32)
     found: NDArray[np.int32] = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))
     return found
 
 
-def _unfallen(numbers: NDArray[np.int32]) -> NDArray[np.float32]:
-    """The scores that ``_falling`` made numbers of."""
+def _scores_of_keys(numbers: NDArray[np.int32]) -> NDArray[np.float32]:
+    """The scores that ``_descending_keys`` made numbers of."""
     bits = ~numbers
     bits ^= (bits >> 31) & 0x7FFFFFFF
     return bits.view(np.float32)
@@ -60,7 +61,7 @@ class TopK:
         if ids_NK.ndim != 2 or ids_NK.shape != scores_NK.shape:
             raise ValueError(f"ids and scores must have one shape, but have {ids_NK.shape} and {scores_NK.shape}")
         if np.isnan(scores_NK).any():
-            raise ValueError("scores must be numbers, but some are NaN; look for a division by zero in their making")
+            raise ValueError("scores must be numbers, but some are NaN; look for a division by zero")
         empty = (ids_NK < 0) | np.isneginf(scores_NK)
         if ids_NK.size and int(ids_NK.max()) >= _IDS_BELOW:
             ids_NK = np.where(empty, PADDING, ids_NK)
@@ -68,10 +69,10 @@ class TopK:
             # lexsort: the last key is the first to count. Empty places go behind a label of score -inf by `empty`.
             order = np.lexsort((ids_NK, -scores_NK, empty), axis=1)
             return cls(np.take_along_axis(ids_NK, order, axis=1), np.take_along_axis(scores_NK, order, axis=1))
-        keys_NK = np.where(empty, _EMPTY_KEY, _falling(scores_NK).astype(np.int64) << 32 | ids_NK)
+        keys_NK = np.where(empty, _EMPTY_KEY, _descending_keys(scores_NK).astype(np.int64) << 32 | ids_NK)
         keys_NK.sort(axis=1)
         ids_NK = keys_NK & 0xFFFFFFFF
-        scores_NK = _unfallen((keys_NK >> 32).astype(np.int32))
+        scores_NK = _scores_of_keys((keys_NK >> 32).astype(np.int32))
         if empty.any():
             empty = keys_NK == _EMPTY_KEY
             ids_NK[empty], scores_NK[empty] = PADDING, -np.inf
@@ -89,12 +90,17 @@ class TopK:
         scores[filled] = scores_NL.data
         return cls.rank(ids, scores).first(width if k is None else k)
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[TopK]) -> TopK:
+        """The texts of several results, one after the other."""
+        return cls(np.concatenate([part.ids for part in parts]), np.concatenate([part.scores for part in parts]))
+
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
     def k(self) -> int:
-        """Number of places a text."""
+        """Number of places per text."""
         return int(self.ids.shape[1])
 
     def first(self, k: int) -> TopK:
@@ -107,7 +113,7 @@ class TopK:
         return TopK(np.pad(self.ids, pad, constant_values=PADDING), scores)
 
     def without(self, filter_pairs_NL: sparse.csr_array) -> TopK:
-        """The same list without the filter pairs: their score becomes -inf and what follows moves up."""
+        """The same list without the filter pairs: their score becomes -inf and later places move up."""
         removed = contains(filter_pairs_NL, self.ids)
         if not removed.any():
             return self

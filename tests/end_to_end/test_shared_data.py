@@ -34,7 +34,7 @@ def test_inspect_agrees_with_the_readme(name):
     assert found["num_labels"] == int(told["L"])
     assert found["labels_per_text"] == pytest.approx(float(told["avg labels per point"]), abs=0.0051)
     assert found["texts_per_label"] == pytest.approx(float(told["avg train points per label"]), abs=0.0051)
-    assert found["most_texts_of_a_label"] == int(told["max train points of one label"])
+    assert found["max_texts_per_label"] == int(told["max train points of one label"])
     pairs = f"{found['filter_pairs_train']}/{found['filter_pairs_test']}"
     assert pairs == told["filter pairs train/test"]
     words = float(told["avg words in title"]) + float(told["avg words in content"])

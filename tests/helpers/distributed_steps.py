@@ -86,7 +86,7 @@ def parameters(name, processes):
 
 
 if __name__ == "__main__":
-    with distributed.joined(torch.device("cpu")) as everybody:
+    with distributed.process_group(torch.device("cpu")) as everybody:
         for recipe in sys.argv[2:] or RECIPES:
             found = parameters(recipe, everybody)
             if found is not None:

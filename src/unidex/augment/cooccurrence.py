@@ -9,7 +9,7 @@ Memory: let m_j be the number of multiplications of row j of G: the sum, over th
 of labels. Row j has at most b_j = min(m_j, L) entries. Rows are put into a block while their b_j add up to no more
 than ``block`` (a row that is longer is a block of its own). So the memory at the peak is at most
 
-    8 bytes a target of the result (10 while it grows) + 24 bytes a positive + 8 bytes a text + 20 bytes a label
+    8 bytes per target of the result (10 while it grows) + 24 per positive + 8 per text + 20 per label
     + 56 bytes x max(block, max_j b_j)
 
 where b_j <= L even of a label that every text has. The result is small by itself: the entries of row j of G / G_jj add
@@ -37,7 +37,7 @@ Measure = Callable[[sparse.csr_array, NDArray[np.int32], NDArray[np.int32]], Flo
 
 
 def soft_targets(
-    positives: sparse.csr_array, *, delta: float, most: int, labels: Ids | None = None, block: int = BLOCK
+    positives: sparse.csr_array, *, delta: float, max_targets: int, labels: Ids | None = None, block: int = BLOCK
 ) -> sparse.csr_array:
     """The targets of label texts: how likely a text that has label j has label i too.
 
@@ -50,8 +50,8 @@ def soft_targets(
     Args:
         positives: Y; the stored pairs are the positives.
         delta: targets must exceed this; at least 0, below 1.
-        most: targets kept of a label text, the highest first, its own label always among them, ties to the lower id;
-            0 for all.
+        max_targets: targets kept per label text, the highest first, its own label always among them, ties to the
+            lower id; 0 for all.
         labels: whose rows are wanted, ascending; all unless given.
         block: entries of G made at a time.
 
@@ -65,23 +65,23 @@ def soft_targets(
     label 3 is never seen:
 
     >>> texts = sparse.csr_array(np.array([[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 1, 0]]))
-    >>> soft_targets(texts, delta=0.1, most=0).toarray().astype(float).round(2).tolist()
+    >>> soft_targets(texts, delta=0.1, max_targets=0).toarray().astype(float).round(2).tolist()
     [[1.0, 0.67, 0.33, 0.0], [1.0, 1.0, 0.0, 0.0], [0.5, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
     """
-    return _targets(positives, _conditional, None, delta, most, labels, block)
+    return _targets(positives, _conditional, None, delta, max_targets, labels, block)
 
 
 def glas_targets(
-    positives: sparse.csr_array, *, delta: float, most: int, labels: Ids | None = None, block: int = BLOCK
+    positives: sparse.csr_array, *, delta: float, max_targets: int, labels: Ids | None = None, block: int = BLOCK
 ) -> sparse.csr_array:
     """Targets that ask of the scores what the GLaS regulariser asks of label vectors.
 
     Formula: S_ij = (G_ij / G_jj + G_ij / G_ii) / 2, y_ij = sigmoid(S_ij) where S_ij is above delta, else 0; y_jj = 1.
 
-    Binary cross-entropy with target sigmoid(S) is least at the score S. As it is written, the formula also gives
+    Binary cross-entropy with target sigmoid(S) has its minimum at the score S. As it is written, the formula also gives
     unrelated labels the target sigmoid(0) = 0.5, for each label text to all labels; here they have none.
 
-    Args, Shapes: those of ``soft_targets``.
+    Args, Shapes: as in ``soft_targets``.
 
     References:
         Gandalf, arXiv 2405.04545, its part on GLaS; Guo et al., Breaking the Glass Ceiling for Embedding-Based
@@ -90,10 +90,10 @@ def glas_targets(
     With the texts of ``soft_targets``, S_01 = (2/3 + 1) / 2 = 0.8333, and its sigmoid is 0.697:
 
     >>> texts = sparse.csr_array(np.array([[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 1, 0]]))
-    >>> glas_targets(texts, delta=0.1, most=0).toarray().astype(float).round(3).tolist()[0]
+    >>> glas_targets(texts, delta=0.1, max_targets=0).toarray().astype(float).round(3).tolist()[0]
     [1.0, 0.697, 0.603, 0.0]
     """
-    return _targets(positives, _symmetric, _sigmoid, delta, most, labels, block)
+    return _targets(positives, _symmetric, _sigmoid, delta, max_targets, labels, block)
 
 
 def _conditional(product: sparse.csr_array, of_point: NDArray[np.int32], frequencies_L: NDArray[np.int32]) -> Floats:
@@ -118,7 +118,7 @@ def _targets(
     measure: Measure,
     target: Callable[[Floats], Floats] | None,
     delta: float,
-    most: int,
+    max_targets: int,
     labels: Ids | None,
     block: int,
 ) -> sparse.csr_array:
@@ -138,8 +138,8 @@ def _targets(
                 found.data = np.where(found.indices == own[row_of_entries(found)], 1, target(found.data))
             # As they are kept: what is equal but for the last bit of float64 is a tie.
             found.data = found.data.astype(np.float32)
-            if most:
-                found = keep_highest(found, most, own)
+            if max_targets:
+                found = keep_highest(found, max_targets, own)
             columns.add(found.indices)
             values.add(found.data)
             counts[start:stop] = np.diff(found.indptr)
@@ -177,9 +177,9 @@ def _both_ways(positives: sparse.csr_array) -> tuple[sparse.csr_array, sparse.cs
 
 
 def _row_bounds(labels_RN: sparse.csr_array, texts_NL: sparse.csr_array) -> NDArray[np.int64]:
-    """For each row of the product, the most entries that it can have: b_j above."""
+    """For each row of the product, the maximum of entries: b_j above."""
     sizes_N = np.diff(texts_NL.indptr)
-    # Every row has a text, so that no two begin at one place.
+    # Every row has a text, so that no two start at one place.
     multiplications = np.add.reduceat(sizes_N[labels_RN.indices], labels_RN.indptr[:-1], dtype=np.int64)
     bounds_R: NDArray[np.int64] = np.minimum(multiplications, texts_NL.shape[1])
     return bounds_R

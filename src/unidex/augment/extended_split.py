@@ -20,7 +20,7 @@ def joined(split: Split, points: Split, names: Sequence[str], prefix: str) -> Sp
         split: the texts that come first.
         points: the texts behind them; their uids are not looked at.
         names: of the points, all different.
-        prefix: what tells their uids from those of texts.
+        prefix: distinguishes their uids from the uids of texts.
 
     >>> pairs = sparse.csr_array(np.ones((1, 1), dtype=np.float32))
     >>> train = Split.of(Texts.of(["red hat"]), pairs, uids=Texts.of(["label:A"]))

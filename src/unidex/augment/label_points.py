@@ -10,7 +10,7 @@ from scipy import sparse
 
 from unidex.augment.cooccurrence import glas_targets, soft_targets
 from unidex.augment.extended_split import joined
-from unidex.augment.walks import walks_by
+from unidex.augment.walks import walk_targets_by
 from unidex.config import Augment
 from unidex.data.dataset import Dataset, Split
 from unidex.errors import ConfigError, DataError, quoted
@@ -42,7 +42,7 @@ def label_points(positives: sparse.csr_array, settings: Augment, seed: int) -> P
     """Label texts as further training points.
 
     The labels that become points are chosen first (``labels``, ``pick``); without the self label, those left with no
-    target are no points. ``most`` counts the self label only where it is a target.
+    target are no points. ``max_targets`` counts the self label only where it is a target.
 
     Args:
         positives: texts x labels of train; the stored pairs are the positives, whatever their relevance.
@@ -66,7 +66,7 @@ def label_points(positives: sparse.csr_array, settings: Augment, seed: int) -> P
         return Points(all_texts, np.empty(0, dtype=np.int64), nothing)
     if settings.method == "auto":
         raise ConfigError("points need a method by name, but augment.method is 'auto', which training chooses from")
-    labels = _picked(positives, settings, seed)
+    labels = _pick_labels(positives, settings, seed)
     targets = _targets(positives, labels, settings, seed)
     if not settings.self_label:
         targets = _without(targets, labels)
@@ -87,20 +87,12 @@ def label_points(positives: sparse.csr_array, settings: Augment, seed: int) -> P
     return Points(all_texts, labels, targets)
 
 
-def augmented(dataset: Dataset, settings: Augment, seed: int) -> Dataset:
+def with_points(dataset: Dataset, points: Points, method: str) -> Dataset:
     """A data set whose train texts are the kept ones and then the label texts, with soft targets as relevance.
 
-    Filter pairs of kept texts stay, label texts have none. Labels, test texts and propensity constants stay. But label
-    frequencies, and propensities with them, are those of the points in it: score with the original data set.
+    Filter pairs of kept texts stay, label texts have none. Labels, test texts and propensity constants stay. Label
+    frequencies, and propensities with them, count the label texts too: score with the original data set.
     """
-    if settings.method == "none":
-        return dataset
-    check_label_texts(dataset)
-    return with_points(dataset, label_points(dataset.train.positives, settings, seed), settings.method)
-
-
-def with_points(dataset: Dataset, points: Points, method: str) -> Dataset:
-    """The data set that ``augmented`` gives, of points that are made already."""
     labels = dataset.labels
     train = joined(
         dataset.train.take(points.texts),
@@ -122,7 +114,7 @@ def check_label_texts(dataset: Dataset) -> None:
         )
 
 
-def _picked(positives: sparse.csr_array, settings: Augment, seed: int) -> Ids:
+def _pick_labels(positives: sparse.csr_array, settings: Augment, seed: int) -> Ids:
     """The labels that are to be points, at least one."""
     num_labels = positives.shape[1]
     count = max(1, round(settings.label_share * num_labels))
@@ -137,15 +129,15 @@ def _picked(positives: sparse.csr_array, settings: Augment, seed: int) -> Ids:
 def _targets(positives: sparse.csr_array, labels: Ids, settings: Augment, seed: int) -> sparse.csr_array:
     # All labels: their rows need not be copied.
     wanted = None if len(labels) == positives.shape[1] else labels
-    most = settings.max_targets if settings.self_label or not settings.max_targets else settings.max_targets + 1
+    max_targets = settings.max_targets if settings.self_label or not settings.max_targets else settings.max_targets + 1
     if settings.method == "one-hot":
         ones = np.ones(len(labels), dtype=np.float32)
         return csr_from_counts(ones, labels.astype(np.int32), np.ones(len(labels), dtype=np.int64), positives.shape[1])
     if settings.method == "random-walk":
-        found = walks_by(settings, positives, np.random.default_rng([seed, _WALK]), wanted)
-        return keep_highest(found, most, labels) if most else found
+        found = walk_targets_by(settings, positives, np.random.default_rng([seed, _WALK]), wanted)
+        return keep_highest(found, max_targets, labels) if max_targets else found
     make = soft_targets if settings.method == "gandalf" else glas_targets
-    return make(positives, delta=settings.delta, most=most, labels=wanted)
+    return make(positives, delta=settings.delta, max_targets=max_targets, labels=wanted)
 
 
 def _without(targets: sparse.csr_array, labels: Ids) -> sparse.csr_array:

@@ -1,4 +1,4 @@
-"""A data set augmented by any method, from settings that a user gave: none of them may be without effect."""
+"""A data set augmented by any method, from a user's settings; a setting without effect is refused."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WORD_SHARE = 0.1
 
 _CHOICE = ("points", "label_share", "pick")
 _TARGETS = ("max_targets", "self_label", *_CHOICE)
-# method -> the settings that it heeds.
-_HEEDED: dict[str, tuple[str, ...]] = {
+# method -> the settings that it uses.
+_SETTINGS: dict[str, tuple[str, ...]] = {
     "gandalf": ("delta", *_TARGETS),
     "glas": ("delta", *_TARGETS),
     "random-walk": ("walk_length", "walk_restart", "walk_max_labels", "walk_verbose", *_TARGETS),
@@ -26,7 +26,7 @@ _HEEDED: dict[str, tuple[str, ...]] = {
     "word-dropout": ("word_share",),
     "synonyms": ("word_share", "synonyms"),
 }
-METHODS = tuple(_HEEDED)
+METHODS = tuple(_SETTINGS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Augmented:
     num_texts: int
 
     def summary(self) -> dict[str, Any]:
-        """Numbers of texts, points, targets of the points, and targets a point."""
+        """Numbers of texts, points, targets of the points, and targets per point."""
         positives = self.dataset.train.positives
         num_points = len(self.dataset.train) - self.num_texts
         num_targets = int(positives.nnz - positives.indptr[self.num_texts])
@@ -75,17 +75,17 @@ def make(dataset: Dataset, method: str, given: Mapping[str, Any], seed: int) -> 
 
 
 def check_settings(method: str, given: Mapping[str, Any]) -> None:
-    """Refuse an unknown method, a setting that it does not heed, and a value that cannot be.
+    """Refuse an unknown method, a setting that it does not use, and an invalid value.
 
     >>> check_settings("one-hot", {"delta": 0.2})
     Traceback (most recent call last):
-    unidex.errors.ConfigError: --delta has no part in the method one-hot; leave it out
+    unidex.errors.ConfigError: --delta has no effect with the method one-hot; leave it out
     """
     if method not in METHODS:
         raise ConfigError(f"--method must be one of {', '.join(METHODS)}, but is {quoted(method)}")
     for name in given:
-        if name not in _HEEDED[method]:
-            raise ConfigError(f"--{_flag(name)} has no part in the method {method}; leave it out")
+        if name not in _SETTINGS[method]:
+            raise ConfigError(f"--{_flag(name)} has no effect with the method {method}; leave it out")
     settings = {name: value for name, value in given.items() if name not in ("word_share", "synonyms")}
     parse({"augment": settings}, where="unidex augment")
 

@@ -1,6 +1,6 @@
 """Soft targets of label texts from random walks between labels and the texts that have them.
 
-Shapes: N texts, L labels, R labels that walks begin at, H hops of a walk.
+Shapes: N texts, L labels, R labels that walks start at, H hops of a walk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK_HOPS = 2**20
 Ids = NDArray[np.int64]
 
 
-def walks_by(
+def walk_targets_by(
     settings: Augment, positives: sparse.csr_array, rng: np.random.Generator, labels: Ids | None = None
 ) -> sparse.csr_array:
     """The walks that a recipe asks for (augment.walk_*), from all labels or these."""
@@ -30,7 +30,7 @@ def walks_by(
         rng,
         length=settings.walk_length,
         restart=settings.walk_restart,
-        most=settings.walk_max_labels,
+        max_targets=settings.walk_max_labels,
         verbose=settings.walk_verbose,
         labels=labels,
     )
@@ -42,28 +42,28 @@ def walk_targets(
     *,
     length: int,
     restart: float,
-    most: int,
+    max_targets: int,
     verbose: int,
     labels: Ids | None = None,
 ) -> sparse.csr_array:
     """The targets of label texts: how often a walk from label j comes to label i, beside how often it comes to j.
 
     A hop goes from a label to one of its texts, drawn evenly, and on to one of the labels of that text, drawn evenly.
-    The first hop begins at j; each further one begins at j again with probability ``restart``, else where the last one
+    The first hop starts at j; each further one starts at j again with probability ``restart``, else where the last one
     ended. Labels of more than ``verbose`` texts are taken out before the walks; each of them, and each label that no
     text has, gets its own label alone.
 
-    Formula: y_ij = min(1, v_ji / max(v_jj, 1)) for the ``most`` labels i of the highest v_ji (j always among them, ties
-    to the lower id), with v_ji the hops of the walk from j that end at i; y_jj = 1.
+    Formula: y_ij = min(1, v_ji / max(v_jj, 1)) for the ``max_targets`` labels i of the highest v_ji (j always among
+    them, ties to the lower id), with v_ji the hops of the walk from j that end at i; y_jj = 1.
 
     Args:
         positives: Y; the stored pairs are the positives, whatever their relevance.
         rng: where walks are drawn from.
         length: H, hops of a walk.
-        restart: probability to begin anew at j.
-        most: labels kept of a walk.
+        restart: probability to start at j again.
+        max_targets: labels kept per walk.
         verbose: texts of a label beyond which it is left out.
-        labels: where walks begin, ascending; all labels unless given.
+        labels: where walks start, ascending; all labels unless given.
 
     Shapes:
         positives [N, L], result [R, L], float32 with sorted columns: row j, column i.
@@ -76,7 +76,7 @@ def walk_targets(
 
     >>> texts = sparse.csr_array(np.array([[1, 0, 0], [0, 1, 0], [0, 1, 1]]))
     >>> rng = np.random.default_rng(0)
-    >>> targets = walk_targets(texts, rng, length=4000, restart=1.0, most=10, verbose=500)
+    >>> targets = walk_targets(texts, rng, length=4000, restart=1.0, max_targets=10, verbose=500)
     >>> targets.toarray().astype(float).round(1).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.3], [0.0, 1.0, 1.0]]
     """
@@ -94,7 +94,7 @@ def walk_targets(
             moving = walks[own]
             # In this order, a label's numbers do not depend on how many labels walk together.
             visits[moving, 1:] = graph.walk(own[moving], rng.random((int(moving.sum()), length, 3)), restart)
-            parts.append(_as_targets(visits, num_labels, most))
+            parts.append(_as_targets(visits, num_labels, max_targets))
             advance(len(own))
     if not parts:
         return sparse.csr_array((0, num_labels), dtype=np.float32)
@@ -104,11 +104,11 @@ def walk_targets(
 
 
 class _Graph:
-    """Texts and those of their labels that are walked on.
+    """Texts, and the labels that walks visit.
 
     Args:
         positives: texts x labels.
-        kept_L: labels that are walked on.
+        kept_L: labels that walks visit.
     """
 
     def __init__(self, positives: sparse.csr_array, kept_L: NDArray[np.bool_]) -> None:
@@ -126,12 +126,12 @@ class _Graph:
         for hop in range(num_hops):
             random = random_RH3[:, hop]
             at = np.where(random[:, 0] < restart, own, at)
-            at = _drawn(self._texts, _drawn(self._labels, at, random[:, 1]), random[:, 2])
+            at = _draw(self._texts, _draw(self._labels, at, random[:, 1]), random[:, 2])
             visits[:, hop] = at
         return visits
 
 
-def _drawn(matrix: sparse.csr_array, rows: NDArray[Any], random: NDArray[np.float64]) -> NDArray[Any]:
+def _draw(matrix: sparse.csr_array, rows: NDArray[Any], random: NDArray[np.float64]) -> NDArray[Any]:
     """One stored column of each of these rows, drawn evenly by a number from [0, 1)."""
     starts = matrix.indptr[rows]
     places = (random * (matrix.indptr[rows + 1] - starts)).astype(starts.dtype)
@@ -139,8 +139,8 @@ def _drawn(matrix: sparse.csr_array, rows: NDArray[Any], random: NDArray[np.floa
     return columns
 
 
-def _as_targets(visits: Ids, num_labels: int, most: int) -> sparse.csr_array:
-    """Visits as targets; in the first column stands the label that a walk began at, which is no visit."""
+def _as_targets(visits: Ids, num_labels: int, max_targets: int) -> sparse.csr_array:
+    """Visits as targets; in the first column stands the label that a walk started at, which is no visit."""
     own = visits[:, 0].copy()
     visits.sort(axis=1)
     first = np.ones(visits.shape, dtype=bool)
@@ -151,7 +151,7 @@ def _as_targets(visits: Ids, num_labels: int, most: int) -> sparse.csr_array:
     rows = row_of_entries(found)
     is_own = found.indices == own[rows]
     found.data[is_own] -= 1
-    found = keep_highest(found, most, own)
+    found = keep_highest(found, max_targets, own)
     rows = row_of_entries(found)
     is_own = found.indices == own[rows]
     of_own = np.maximum(found.data[is_own], 1)

@@ -1,6 +1,6 @@
 """Changed copies of train texts, the usual augmentation of texts: words left out, or synonyms in their place.
 
-They are here to be compared with; label texts (points.py) teach more.
+They are here to be compared with; label texts (label_points.py) help more.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ WORDLLAMA = "wordllama"
 _DROP, _REPLACE = range(111, 113)
 _WORD = re.compile(r"\w+")
 # All pairs of words are compared; and rare words are often slips, which no word should become.
-_MOST_WORDS = 20_000
-_LEAST_COUNT = 5
-_NEIGHBOURS = 3
-_LEAST_COSINE = 0.4
+_MAX_WORDS = 20_000
+_MIN_COUNT = 5
+_NUM_SYNONYMS = 3
+_MIN_COSINE = 0.4
 
 
 def drop_words(texts: Sequence[str], share: float, seed: int) -> list[str]:
@@ -122,18 +122,18 @@ def nearest_words(texts: Sequence[str]) -> dict[str, list[str]]:
             "pip install wordllama, or give a file of synonyms"
         ) from None
     counts = Counter(word for text in texts for word in _WORD.findall(text.lower()) if word.isalpha())
-    words = [word for word, count in counts.most_common(_MOST_WORDS) if count >= _LEAST_COUNT]
+    words = [word for word, count in counts.most_common(_MAX_WORDS) if count >= _MIN_COUNT]
     vectors, found = feature_vectors(words, known)
     vectors -= known.vectors.mean(axis=0)
     lengths = np.linalg.norm(vectors, axis=1)
     usable = np.flatnonzero(found & (lengths > 0))
     vectors = vectors[usable] / lengths[usable, None]
     # A word is its own nearest; words that are the same tokens may come before it.
-    nearest = search_exact(vectors, vectors, min(_NEIGHBOURS + 1, len(usable)))
+    nearest = search_exact(vectors, vectors, min(_NUM_SYNONYMS + 1, len(usable)))
     synonyms = {}
     for at, (ids, cosines) in enumerate(zip(nearest.ids.tolist(), nearest.scores.tolist(), strict=True)):
-        near = [words[usable[other]] for other, cosine in zip(ids, cosines, strict=True) if cosine > _LEAST_COSINE]
-        others = [word for word in near if word != words[usable[at]]][:_NEIGHBOURS]
+        near = [words[usable[other]] for other, cosine in zip(ids, cosines, strict=True) if cosine > _MIN_COSINE]
+        others = [word for word in near if word != words[usable[at]]][:_NUM_SYNONYMS]
         if others:
             synonyms[words[usable[at]]] = others
     return synonyms

@@ -50,7 +50,7 @@ def _print(found: dict[str, Any]) -> None:
         ("texts, train / test", f"{found['num_train']:,} / {found['num_test']:,}"),
         ("labels", f"{found['num_labels']:,}"),
         ("labels per text", f"train {found['labels_per_text']:.2f}{split}"),
-        ("train texts per label", f"mean {found['texts_per_label']:.2f}, maximum {found['most_texts_of_a_label']:,}"),
+        ("train texts per label", f"mean {found['texts_per_label']:.2f}, maximum {found['max_texts_per_label']:,}"),
         ("words per text / per label", f"{found['words_per_text']:.1f} / {found['words_per_label']:.1f}"),
         ("head / torso / tail labels (>100, 10-100, <10 texts)", classes),
         ("labels never in train", f"{found['labels_never_in_train']:,}"),

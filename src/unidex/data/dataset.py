@@ -142,9 +142,9 @@ class Dataset:
         return replace(self, test=test)
 
     def train_validation(self, fraction: float = 0.1, seed: int = 0) -> tuple[Split, Split]:
-        """Train without a validation part, and that part; seeded, the same for the same seed.
+        """Train without a validation split, and that split; the same for the same seed.
 
-        Propensities and label frequencies are those of the whole of train, not of its parts.
+        Compute propensities and label frequencies from the whole of train, not from its parts.
         """
         train_rows, validation_rows = split_rows(len(self.train), fraction, seed)
         return self.train.take(train_rows), self.train.take(validation_rows)
@@ -190,12 +190,12 @@ def canonical(pairs: sparse.csr_array, dtype: type[np.generic]) -> sparse.csr_ar
 
 
 def _own(array: NDArray[Any], dtype: type[np.generic] | None = None) -> NDArray[Any]:
-    """A copy, so that nobody else can write into it; what nobody can write into (a mapped file) is taken as it is."""
+    """A copy that no other code can write into; a read-only array, such as a mapped file, is not copied."""
     return array.astype(dtype or array.dtype, copy=array.flags.writeable)
 
 
 def _taken(matrix: sparse.csr_array, rows: Any) -> sparse.csr_array:
-    """These rows; neighbours are views of the same pairs."""
+    """These rows; adjacent rows are views of the same pairs."""
     if not isinstance(rows, slice) or rows.step not in (None, 1):
         return _frozen(matrix[np.arange(matrix.shape[0])[rows] if isinstance(rows, slice) else row_numbers(rows)])
     start, stop, _ = rows.indices(matrix.shape[0])

@@ -17,7 +17,7 @@ from unidex.data.texts import Texts
 from unidex.errors import DataError, quoted
 
 CHUNK_BYTES = 1 << 17  # what is parsed from a piece still fits into the processor's cache: nearly twice as fast as 1 MB
-MOST_COLUMNS = 2**31 - 1
+MAX_COLUMNS = 2**31 - 1
 
 
 def chunks(file: Path) -> Iterator[tuple[int, bytes]]:
@@ -128,7 +128,7 @@ def decoded(block: bytes, file: Path, first_line: int) -> str:
 
 
 def text_lines(file: Path) -> Texts:
-    """A file of one text a line."""
+    """A file of one text per line."""
     return Texts.of(text for _, text in lines(file))
 
 
@@ -143,13 +143,13 @@ def whole_number(token: str, what: str, file: Path, line: int) -> int:
 def number_of_columns(token: str, what: str, file: Path) -> int:
     """A number of labels or features in the header of a file; a mistake there must not take all memory."""
     number = whole_number(token, what, file, 1)
-    if number > MOST_COLUMNS:
-        raise DataError(f"{what} must be at most {MOST_COLUMNS}, but is {number}", file=file, line=1)
+    if number > MAX_COLUMNS:
+        raise DataError(f"{what} must be at most {MAX_COLUMNS}, but is {number}", file=file, line=1)
     return number
 
 
 def read_filter_pairs(file: Path, num_rows: int, num_labels: int) -> sparse.csr_array:
-    """Pairs "row label", one a line; an empty or missing file is no pairs."""
+    """Pairs "row label", one per line; an empty or missing file is no pairs."""
     if not file.exists() or file.stat().st_size == 0:
         return sparse.csr_array((num_rows, num_labels), dtype=bool)
     rows: list[int] = []
@@ -176,7 +176,7 @@ def read_filter_pairs(file: Path, num_rows: int, num_labels: int) -> sparse.csr_
 
 
 def write_filter_pairs(file: Path, pairs: sparse.csr_array) -> None:
-    """Write pairs "row label", one a line."""
+    """Write pairs "row label", one per line."""
     rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
     with file.open("w", encoding="utf-8") as out:
         out.writelines(f"{row} {label}\n" for row, label in zip(rows.tolist(), pairs.indices.tolist(), strict=True))

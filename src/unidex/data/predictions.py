@@ -2,9 +2,9 @@
 
 Formats, by the end of the file's name:
 
-- ``.jsonl``, ``.json``, ``.jsonl.gz``, ``.json.gz``: a JSON object a text, in the order of the split. ``labels`` lists
-  label ids (numbers) or uids (strings), or objects with ``id`` or ``uid`` and perhaps ``score``; ``scores`` may list
-  the scores instead. Without scores the order given is the ranking.
+- ``.jsonl``, ``.json``, ``.jsonl.gz``, ``.json.gz``: one JSON object per text, in the order of the split. ``labels``
+  lists label ids (numbers) or uids (strings), or objects with ``id`` or ``uid`` and perhaps ``score``; ``scores``
+  may list the scores instead. Without scores the order given is the ranking.
 - ``.npz``: a scipy CSR matrix of scores, texts x labels. What is stored is predicted, also zeros and negatives.
 - ``.npy``: label ids [texts, places], best first, -1 where there is none.
 """
@@ -124,7 +124,7 @@ def _from_json(file: Path, num_rows: int, labels: Labels, k: int | None) -> TopK
             raise DataError('a line must be a JSON object, but is blank; write {"labels": []}', file=file, line=blank)
         if len(counts) == num_rows:
             raise DataError(
-                f"there must be {num_rows} rows, one a text of the split, but there are more", file=file, line=number
+                f"there must be {num_rows} rows, one per text of the split, but there are more", file=file, line=number
             )
         try:
             row = decode(line)
@@ -167,7 +167,7 @@ class _LabelIds:
         if by_uid is not None and by_uid != label:
             raise DataError(
                 f"id and uid must name one label, but id {label} is {quoted(self._labels.uid(label))} and the uid is "
-                f"{quoted(item.uid)}; were the labels numbered anew since?",
+                f"{quoted(item.uid)}; were the labels renumbered since?",
                 file=self._file,
                 line=line,
             )
@@ -219,7 +219,7 @@ def _scores(row: _Row, file: Path, line: int) -> list[float]:
 
 
 def _wrong_number(expected: int, found: int) -> str:
-    return f"there must be {expected} rows, one a text of the split, but there are {found}; is this another split?"
+    return f"there must be {expected} rows, one per text of the split, but there are {found}; is this another split?"
 
 
 def _not_a_label(num_labels: int, label: int, place: str = "") -> str:
@@ -227,7 +227,7 @@ def _not_a_label(num_labels: int, label: int, place: str = "") -> str:
 
 
 def _check_once(ids: NDArray[np.int64], counts_N: NDArray[Any], num_labels: int, file: Path, has_lines: bool) -> None:
-    """A text's labels must differ; the rows of a file with lines stand one a line."""
+    """A text's labels must differ; the rows of a file with lines stand one per line."""
     keys = np.sort(np.repeat(np.arange(len(counts_N), dtype=np.int64), counts_N) * num_labels + ids)
     twice = keys[1:] == keys[:-1]
     if twice.any():

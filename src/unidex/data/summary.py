@@ -1,4 +1,4 @@
-"""What is in a data set, and what may be wrong with it, as plain numbers."""
+"""Counts and shares of a data set, and warnings of likely mistakes in it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from unidex import progress
 from unidex.data.dataset import Dataset, Split
 from unidex.data.texts import Texts
+from unidex.sparse_rows import row_of_entries
 
 HEAD_ABOVE, TAIL_BELOW = 100, 10
 
@@ -36,7 +37,7 @@ def summarise(dataset: Dataset, *, num_examples: int = 3) -> dict[str, Any]:
             "labels_per_text": _ratio(train.positives.nnz, len(train)),
             "labels_per_text_test": _ratio(test.positives.nnz, len(test)),
             "texts_per_label": _ratio(train.positives.nnz, dataset.num_labels),
-            "most_texts_of_a_label": int(frequencies.max(initial=0)),
+            "max_texts_per_label": int(frequencies.max(initial=0)),
             "graded_relevance": bool(np.any(train.positives.data != 1) or np.any(test.positives.data != 1)),
             "filter_pairs_train": int(train.filter_pairs.nnz),
             "filter_pairs_test": int(test.filter_pairs.nnz),
@@ -76,24 +77,28 @@ def summarise(dataset: Dataset, *, num_examples: int = 3) -> dict[str, Any]:
 
 
 def warnings_of(found: dict[str, Any]) -> list[str]:
-    """What a user should look at, in words."""
-    said = []
+    """Likely mistakes that a user should check."""
+    warnings = []
     if found["num_test"] and found["test_texts_in_train"]:
         share = found["test_texts_in_train"] / found["num_test"]
-        said.append(f"{found['test_texts_in_train']} test texts ({share:.1%}) are train texts too: scores may flatter")
+        warnings.append(
+            f"{found['test_texts_in_train']} test texts ({share:.1%}) are train texts too: test scores may be too high"
+        )
     own = found["texts_that_are_labels_train"] + found["texts_that_are_labels_test"]
     covered = found["texts_that_are_labels_filtered_train"] + found["texts_that_are_labels_filtered_test"]
     if own > covered and found["filter_pairs_train"] + found["filter_pairs_test"] > 0:
-        said.append(f"{own - covered} of {own} texts that are labels have no filter pair for themselves")
+        warnings.append(f"{own - covered} of {own} texts that are labels have no filter pair for themselves")
     elif own > 0.05 * (found["num_train"] + found["num_test"]) and covered == 0:
-        said.append(f"{own} texts are labels themselves and there are no filter pairs: is a text its own answer?")
+        warnings.append(f"{own} texts are labels themselves and there are no filter pairs: is a text its own answer?")
     if found["labels_never_in_train"]:
-        said.append(f"{found['labels_never_in_train']} labels have no train text: only their own text can find them")
+        warnings.append(
+            f"{found['labels_never_in_train']} labels have no train text: only their own text can find them"
+        )
     without = {name: found[f"texts_without_labels_{name}"] for name in ("train", "test")}
-    said.extend(f"{count} {name} texts have no label" for name, count in without.items() if count)
+    warnings.extend(f"{count} {name} texts have no label" for name, count in without.items() if count)
     if found["empty_label_texts"]:
-        said.append(f"{found['empty_label_texts']} labels have no text: they cannot be found by what they say")
-    return said
+        warnings.append(f"{found['empty_label_texts']} labels have no text: they cannot be found by their text")
+    return warnings
 
 
 def frequency_curve(frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -128,7 +133,7 @@ def _own_labels(split: Split, label_titles: list[str]) -> tuple[int, int]:
     own = np.array([number.get(title, -1) for title, _ in split.texts.fields()], dtype=np.int64)
     # Labels may share a title: a filter pair for any of them covers the text.
     number_of_label = np.array([number.get(title, -1) for title in label_titles], dtype=np.int64)
-    row_of_pair = np.repeat(np.arange(len(split)), np.diff(split.filter_pairs.indptr))
+    row_of_pair = row_of_entries(split.filter_pairs)
     covering = (own[row_of_pair] >= 0) & (number_of_label[split.filter_pairs.indices] == own[row_of_pair])
     return int((own >= 0).sum()), len(np.unique(row_of_pair[covering]))
 

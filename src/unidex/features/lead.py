@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from unidex.features.feature_weights import Rows
+from unidex.sparse_rows import find_sorted
 
 
 def lead_of(text: str, num_words: int) -> str | None:
@@ -39,10 +40,8 @@ def with_leads(rows: Rows, leads: Rows, weight: float) -> Rows:
     # Every feature of a lead is one of its text, so it is found among them; ids ascend in each row.
     keys = row_of * width + rows.ids
     wanted = np.repeat(np.arange(num_rows), leads.counts) * width + leads.ids
-    places = np.searchsorted(keys, wanted)
     # A bigram or a token at the cut may be of the lead alone.
-    found = places < len(keys)
-    found[found] = keys[places[found]] == wanted[found]
+    places, found = find_sorted(keys, wanted)
     weights = rows.weights.astype(np.float64)
     weights[places[found]] += weight * leads.weights[found]
     has_lead = (leads.counts > 0)[row_of]

@@ -1,7 +1,7 @@
 """What every index promises, the checks they share, and the two ways to get one: ``build`` and ``load``.
 
 An index finds, for each text vector, the labels whose vectors have the highest inner product with it. How it looks for
-them lives in one module a kind.
+them is in one module per kind.
 
 Shapes: B texts, L labels, D dimensions, K places.
 """
@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unidex.errors import ConfigError, ModelError, listed, quoted
 from unidex.storage.atomic import write_folder
+from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
@@ -30,11 +32,13 @@ KINDS = {
     "hnsw": "unidex.index.hnsw:HnswIndex",
     "pq": "unidex.index.pq:PqIndex",
 }
-# Those that need more than label vectors: a trained network brings them, they are not chosen.
-_BROUGHT = {"tree": "unidex.index.tree:TreeIndex"}
+# Needs more than label vectors: a trained network builds it, no setting chooses it.
+_BUILT_BY_NETWORK = {"tree": "unidex.index.tree:TreeIndex"}
 FORMAT = 1
 _MANIFEST = "manifest.json"
-_CHECKED_AT_ONCE = 1 << 22  # numbers looked at in one go, so that a mapped file is never read whole
+_CHECKED_AT_ONCE = 1 << 22  # numbers checked in one step, so that a mapped file is never read whole
+
+Vectors: TypeAlias = "NDArray[np.floating[Any]] | Tensor"
 
 
 class Index(Protocol):
@@ -45,7 +49,7 @@ class Index(Protocol):
     """
 
     @classmethod
-    def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Self:
+    def build(cls, vectors_LD: Vectors, **settings: Any) -> Self:
         """An index over these label vectors; ids are row numbers."""
         ...
 
@@ -70,12 +74,12 @@ class Index(Protocol):
 
     @property
     def dim(self) -> int:
-        """Numbers a vector."""
+        """Numbers per vector."""
         ...
 
     def search(
         self,
-        queries_BD: NDArray[np.floating[Any]] | Tensor,
+        queries_BD: Vectors,
         k: int,
         *,
         allowed: ArrayLike | None = None,
@@ -84,7 +88,7 @@ class Index(Protocol):
         """The k best labels of each text.
 
         Args:
-            queries_BD: one vector a text.
+            queries_BD: one vector per text.
             k: number of places.
             allowed: ids of the only labels that may be returned; all where None.
             forbidden: ids of labels that are not returned.
@@ -92,10 +96,10 @@ class Index(Protocol):
         ...
 
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of labels, one a row."""
+        """The vectors of labels, one per row."""
         ...
 
-    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
+    def add(self, vectors: Vectors) -> NDArray[np.int64]:
         """Append labels; the result is their ids."""
         ...
 
@@ -103,12 +107,12 @@ class Index(Protocol):
         """Never return these labels again. The ids of the others do not change."""
         ...
 
-    def replace(self, ids: ArrayLike, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
-        """Give labels other vectors, one a row; their ids stay, and a removed label stays removed."""
+    def replace(self, ids: ArrayLike, vectors: Vectors) -> None:
+        """Give labels other vectors, one per row; their ids stay, and a removed label stays removed."""
         ...
 
 
-def build(kind: str, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Index:
+def build(kind: str, vectors_LD: Vectors, **settings: Any) -> Index:
     """An index of a kind over label vectors.
 
     >>> labels = np.array([[1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
@@ -132,22 +136,22 @@ def load(folder: Path) -> Index:
 
 
 def _class_of(kind: str) -> type[Index]:
-    kinds = KINDS | _BROUGHT
+    kinds = KINDS | _BUILT_BY_NETWORK
     if kind not in kinds:
         raise ConfigError(f"an index must be one of {listed(KINDS)}, but is {quoted(kind)}")
-    # Imported when wanted: the protocol can be used without torch or faiss.
+    # Imported on demand: the protocol can be used without torch or faiss.
     module, name = kinds[kind].split(":")
     found: type[Index] = getattr(importlib.import_module(module), name)
     return found
 
 
-def check_vectors(vectors: NDArray[np.floating[Any]] | Tensor, what: str, dim: int | None = None) -> None:
+def check_vectors(vectors: Vectors, what: str, dim: int | None = None) -> None:
     """Refuse what is not a table of finite numbers with ``dim`` columns.
 
     >>> check_vectors(np.array([[1.0, np.nan]]), "label vectors")
     Traceback (most recent call last):
     ...
-    ValueError: label vectors must be finite numbers, but row 0 is not; look for a division by zero in their making
+    ValueError: label vectors must be finite numbers, but row 0 is not; look for a division by zero
     """
     if vectors.ndim != 2:
         raise ValueError(f"{what} must have two dimensions [number, dim], but have shape {tuple(vectors.shape)}")
@@ -155,7 +159,7 @@ def check_vectors(vectors: NDArray[np.floating[Any]] | Tensor, what: str, dim: i
     if found == 0 or (dim is not None and found != dim):
         wanted = "at least one number" if dim is None else f"{dim} numbers"
         raise ValueError(
-            f"{what} must have {wanted} a row like the index, but have {found}; encode them with its model"
+            f"{what} must have {wanted} per row like the index, but have {found}; encode them with its model"
         )
     rows_at_once = max(1, _CHECKED_AT_ONCE // found)
     for start in range(0, num_rows, rows_at_once):
@@ -166,9 +170,7 @@ def check_vectors(vectors: NDArray[np.floating[Any]] | Tensor, what: str, dim: i
             finite = block.isfinite().all(dim=1).cpu().numpy()
         if not finite.all():
             row = start + int(np.argmin(finite))
-            raise ValueError(
-                f"{what} must be finite numbers, but row {row} is not; look for a division by zero in their making"
-            )
+            raise ValueError(f"{what} must be finite numbers, but row {row} is not; look for a division by zero")
 
 
 def check_k(k: int) -> None:
@@ -194,10 +196,8 @@ def check_ids(ids: ArrayLike, num_ids: int, what: str) -> NDArray[np.int64]:
     return found.astype(np.int64)
 
 
-def check_replaced(
-    ids: ArrayLike, vectors: NDArray[np.floating[Any]] | Tensor, num_ids: int, dim: int
-) -> NDArray[np.int64]:
-    """Label ids in the order they are given, each once, one a vector.
+def check_replaced(ids: ArrayLike, vectors: Vectors, num_ids: int, dim: int) -> NDArray[np.int64]:
+    """Label ids in the given order, each once, one per vector.
 
     >>> check_replaced([2, 0], np.ones((2, 3)), num_ids=4, dim=3).tolist()
     [2, 0]
@@ -208,13 +208,46 @@ def check_replaced(
     check_vectors(vectors, "label vectors", dim)
     if len(given) != len(vectors):
         raise ValueError(
-            f"there must be one vector a replaced label, but there are {len(vectors)} vectors and {len(given)} labels"
+            f"there must be one vector per replaced label, but there are {len(vectors)} vectors and {len(given)} labels"
         )
     if len(check_ids(given, num_ids, "replaced labels")) < len(given):
         found, counts = np.unique(given, return_counts=True)
         again = found[counts > 1].tolist()
         raise ValueError(f"replaced labels must differ, but some come more than once: {listed(again)}; name each once")
     return given.astype(np.int64)
+
+
+class RemovableLabels(ABC):
+    """The part of an index that removes labels: their vectors stay, so that the ids of the others do not change."""
+
+    _removed: NDArray[np.int64]
+
+    @property
+    @abstractmethod
+    def num_ids(self) -> int:
+        """Number of ids given so far, removed labels included; the next added label gets this id."""
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels that can be found, without the removed ones."""
+        return self.num_ids - len(self._removed)
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Never return these labels again."""
+        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
+
+    @staticmethod
+    def load_removed(folder: Path, num_ids: int) -> NDArray[np.int64]:
+        """The removed labels of a saved index."""
+        return check_ids(load_array(folder / "removed.npy", (None,)), num_ids, "removed labels")
+
+
+def check_whole_numbers(kind: str, settings: Any, minimums: Mapping[str, int]) -> None:
+    """Refuse settings of an index that are not whole numbers from their minimum on."""
+    for name, minimum in minimums.items():
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise ConfigError(f"index {kind!r}: {name} must be a whole number >= {minimum}, but is {value!r}")
 
 
 def hidden_labels(
@@ -269,7 +302,7 @@ def read_manifest(folder: Path, kind: str | None = None) -> dict[str, Any]:
         raise ModelError(f"{file} must have format {FORMAT}, but has {quoted(found)}; build the index again")
     for key, wanted in (("kind", str), ("num_ids", int), ("dim", int), ("settings", dict)):
         if not isinstance(manifest.get(key), wanted):
-            raise ModelError(f"{file} must tell {key!r}, but does not; build the index again")
+            raise ModelError(f"{file} must name {key!r}, but does not; build the index again")
     if kind is not None and manifest["kind"] != kind:
         raise ModelError(f"{file} must be of an index {kind!r}, but is of {quoted(manifest['kind'])}")
     return manifest

@@ -1,7 +1,7 @@
 """The choice of the best places from blocks of scores, as exact search makes them.
 
-The columns of a block are cut into groups of neighbours, and the maximum of each group decides whether the group is
-looked at. Once the running best are good, few groups are. So the choice costs little beside the matrix product that
+The columns of a block are cut into groups of adjacent columns; the maximum of a group decides whether it is
+examined. Once the running best are good, few groups are. So the choice costs little beside the matrix product that
 made the scores, less than ``torch.topk`` or ``numpy.argpartition`` over the block (docs/reference/search-index.md), and
 it keeps the law of ties, which neither of them does. Few scores that are there at once need no running best, and
 far fewer steps.
@@ -19,8 +19,8 @@ from torch import Tensor
 from unidex.topk import PADDING, TopK
 
 GROUP = 32
-# Candidates a place of which many must be equal; RunningTopK keeps only those that can stay.
-MOST_CANDIDATES = 8
+# Candidates per place; where there are more, many are equal, and RunningTopK keeps only those that can stay.
+MAX_CANDIDATES = 8
 _NAN = "scores must be numbers, but some are NaN; look for NaN or huge numbers in the vectors"
 _LOWEST = np.finfo(np.float32).min
 
@@ -79,7 +79,7 @@ class RunningTopK:
 
 
 def best_of_all(scores_BN: NDArray[np.float32], ids_N: NDArray[np.int64], k: int) -> TopK | None:
-    """The k best of scores that are all there; None where so many are equal that ``RunningTopK`` is the way.
+    """The k best of scores that are all there; None where so many are equal that ``RunningTopK`` is faster.
 
     Args:
         scores_BN: N is a multiple of ``GROUP``, a score of -inf is no label.
@@ -94,7 +94,7 @@ def best_of_all(scores_BN: NDArray[np.float32], ids_N: NDArray[np.int64], k: int
     """
     num_texts, width = scores_BN.shape
     num_groups = width // GROUP
-    # Here a group is not of neighbours but of labels that stand so far apart: their maxima are found side by side.
+    # Here a group has every num_groups-th label: its maximum is then computed along contiguous memory.
     max_BG = scores_BN.reshape(num_texts, GROUP, num_groups).max(axis=1)
     if np.isnan(max_BG).any():
         raise ValueError(_NAN)
@@ -103,7 +103,7 @@ def best_of_all(scores_BN: NDArray[np.float32], ids_N: NDArray[np.int64], k: int
     if k < num_groups:
         bound_B1 = np.maximum(np.partition(max_BG, num_groups - k, axis=1)[:, num_groups - k, None], _LOWEST)
     candidates = np.flatnonzero(scores_BN >= bound_B1)
-    if len(candidates) > MOST_CANDIDATES * k * num_texts:
+    if len(candidates) > MAX_CANDIDATES * k * num_texts:
         return None
     text, column = np.divmod(candidates, width)
     counts_B = np.bincount(text, minlength=num_texts)

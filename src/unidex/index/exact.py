@@ -1,6 +1,6 @@
 """Exact search: every score is computed, block by block, and only the running best places are kept.
 
-A block's scores come from one matrix product. How the best of them are chosen lives in ``running``.
+A block's scores come from one matrix product. How the best of them are chosen is in ``best_places``.
 
 Shapes: B texts, L labels, N labels of a block, D dimensions, K places.
 """
@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -20,7 +20,8 @@ from scipy import sparse
 from torch import Tensor
 
 from unidex.index.base import (
-    check_ids,
+    RemovableLabels,
+    Vectors,
     check_k,
     check_replaced,
     check_vectors,
@@ -30,6 +31,7 @@ from unidex.index.base import (
 )
 from unidex.index.best_places import RunningTopK, best_of_all
 from unidex.nn.row_table import RowTable
+from unidex.sparse_rows import find_sorted
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
@@ -38,13 +40,13 @@ from unidex.topk import TopK
 WIDTH_MULTIPLE = 128
 SCORES_AT_ONCE = 1 << 24  # 64 MB of float32
 LABELS_AT_ONCE = 1 << 14
-WHOLE_UP_TO = 1 << 22  # scores; so few are looked at all at once
+WHOLE_UP_TO = 1 << 22  # scores; up to this many are computed in one step
 GATHER_BELOW = 0.25  # share of visible labels below which they are copied out instead of scored with the rest
 
 
 def search_exact(
-    queries: NDArray[np.floating[Any]] | Tensor,
-    vectors: NDArray[np.floating[Any]] | Tensor,
+    queries: Vectors,
+    vectors: Vectors,
     k: int,
     *,
     allowed: ArrayLike | None = None,
@@ -55,8 +57,8 @@ def search_exact(
     """The k labels of highest inner product of each text; never more than one block of scores in memory.
 
     Args:
-        queries: B x D, one vector a text.
-        vectors: L x D, one vector a label; may be mapped from a file, which is then read once.
+        queries: B x D, one vector per text.
+        vectors: L x D, one vector per label; may be mapped from a file, which is then read once.
         k: number of places.
         allowed: ids of the only labels that may be returned; all where None.
         forbidden: ids of labels that are not returned.
@@ -72,7 +74,7 @@ def search_exact(
     >>> search_exact(np.array([[1.0, 0.5]], dtype=np.float32), labels, k=2, excluded=known).ids.tolist()
     [[2, 1]]
     """
-    labels_LD = _as_tensor(vectors)
+    labels_LD = as_tensor(vectors)
     if labels_LD.ndim != 2:
         raise ValueError(f"label vectors must have two dimensions [number, dim], but have {tuple(labels_LD.shape)}")
     hidden = hidden_labels(len(labels_LD), np.empty(0, dtype=np.int64), allowed, forbidden)
@@ -80,7 +82,7 @@ def search_exact(
     return _search([labels_LD], queries, k, hidden=hidden, excluded=excluded, device=where)
 
 
-class ExactIndex:
+class ExactIndex(RemovableLabels):
     """Label vectors in memory, on a device or mapped from a file, searched exactly.
 
     >>> index = ExactIndex.build(np.eye(3, dtype=np.float32))
@@ -92,17 +94,17 @@ class ExactIndex:
     """
 
     def __init__(self, parts: Sequence[Tensor], removed: NDArray[np.int64], *, shared: bool = True) -> None:
-        # The first part may be mapped from a file; what is added later is kept beside it, in memory.
+        # The first part may be mapped from a file; labels that are added later are in the second, in memory.
         self._parts = list(parts)
         self._added = RowTable(self._parts[0].new_empty(0, self._parts[0].shape[1]))
         self._removed = removed
-        self._shared = shared  # whether the first part may be somebody else's too, and must not be written to
+        self._shared = shared  # whether the caller may use the first part too, so that it must not be written to
 
     @classmethod
-    def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, *, device: str | torch.device | None = None) -> Self:
+    def build(cls, vectors_LD: Vectors, *, device: str | torch.device | None = None) -> Self:
         """An index over these vectors, which are not copied where they are float32 on the device already."""
         check_vectors(vectors_LD, "label vectors")
-        return cls([_as_tensor(vectors_LD).to(device)], np.empty(0, dtype=np.int64))
+        return cls([as_tensor(vectors_LD).to(device)], np.empty(0, dtype=np.int64))
 
     @classmethod
     def load(cls, folder: Path, *, device: str | torch.device | None = None) -> Self:
@@ -111,9 +113,9 @@ class ExactIndex:
         manifest = read_manifest(folder, "exact")
         shape = (manifest["num_ids"], manifest["dim"])
         vectors = load_array(folder / "vectors.npy", shape, mapped=shape[0] > 0)
-        removed = check_ids(load_array(folder / "removed.npy", (None,)), shape[0], "removed labels")
+        removed = cls.load_removed(folder, shape[0])
         # The file is mapped copy-on-write: what is written to the vectors stays in memory, and only the pages touched.
-        return cls([_as_tensor(vectors).to(device)], removed, shared=False)
+        return cls([as_tensor(vectors).to(device)], removed, shared=False)
 
     def save(self, folder: Path) -> None:
         """Write ``manifest.json``, ``vectors.npy`` and ``removed.npy``."""
@@ -133,23 +135,18 @@ class ExactIndex:
             file.flush()
 
     @property
-    def num_labels(self) -> int:
-        """Number of labels that can be found, without the removed ones."""
-        return self.num_ids - len(self._removed)
-
-    @property
     def num_ids(self) -> int:
         """Number of ids given so far, removed labels included; the next added label gets this id."""
         return sum(len(part) for part in self._parts)
 
     @property
     def dim(self) -> int:
-        """Numbers a vector."""
+        """Numbers per vector."""
         return self._parts[0].shape[1]
 
     def search(
         self,
-        queries_BD: NDArray[np.floating[Any]] | Tensor,
+        queries_BD: Vectors,
         k: int,
         *,
         allowed: ArrayLike | None = None,
@@ -161,7 +158,7 @@ class ExactIndex:
         return _search(self._parts, queries_BD, k, hidden=hidden, excluded=excluded, device=self._parts[0].device)
 
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of labels, one a row."""
+        """The vectors of labels, one per row."""
         found = np.empty((len(ids), self.dim), dtype=np.float32)
         first = 0
         for part in self._parts:
@@ -171,23 +168,19 @@ class ExactIndex:
             first += len(part)
         return found
 
-    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
+    def add(self, vectors: Vectors) -> NDArray[np.int64]:
         """Append labels; the result is their ids."""
         check_vectors(vectors, "label vectors", self.dim)
         first = self.num_ids
-        added = _as_tensor(vectors).to(self._parts[0].device)
+        added = as_tensor(vectors).to(self._parts[0].device)
         self._added.grow(added)
         self._parts[1:] = [self._added.weight]
         return np.arange(first, self.num_ids, dtype=np.int64)
 
-    def remove(self, ids: ArrayLike) -> None:
-        """Never return these labels again. Their vectors stay, so that the ids of the others do not change."""
-        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
-
-    def replace(self, ids: ArrayLike, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
-        """Give labels other vectors, one a row. Vectors that ``build`` was given are copied first, once."""
+    def replace(self, ids: ArrayLike, vectors: Vectors) -> None:
+        """Give labels other vectors, one per row. Vectors that ``build`` was given are copied first, once."""
         chosen = torch.from_numpy(check_replaced(ids, vectors, self.num_ids, self.dim))
-        new_ND = _as_tensor(vectors)
+        new_ND = as_tensor(vectors)
         first = 0
         for number, part in enumerate(self._parts):
             rows = ((chosen >= first) & (chosen < first + len(part))).nonzero().squeeze(1)
@@ -202,7 +195,7 @@ class ExactIndex:
 @torch.no_grad()
 def _search(
     parts: Sequence[Tensor],
-    queries: NDArray[np.floating[Any]] | Tensor,
+    queries: Vectors,
     k: int,
     *,
     hidden: NDArray[np.bool_] | None,
@@ -211,7 +204,7 @@ def _search(
 ) -> TopK:
     check_k(k)
     check_vectors(queries, "text vectors", parts[0].shape[1])
-    queries_BD = _as_tensor(queries).to(device)
+    queries_BD = as_tensor(queries).to(device)
     num_texts, num_ids = len(queries_BD), sum(len(part) for part in parts)
     if excluded is not None and excluded.shape != (num_texts, num_ids):
         raise ValueError(f"excluded pairs must have shape {(num_texts, num_ids)}, but have {excluded.shape}")
@@ -244,7 +237,7 @@ def _search(
 
 
 def _search_whole(parts: Sequence[Tensor], queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None) -> TopK | None:
-    """The same from the scores of all labels at once; None where that is not the way."""
+    """The same from the scores of all labels at once; None where ``RunningTopK`` is needed."""
     blocks = list(_blocks(parts, hidden, WHOLE_UP_TO, queries_BD.device))
     if not blocks:
         return None
@@ -302,14 +295,13 @@ def _excluded_within(
     starts = pairs.indptr[first : last + 1]
     rows = pairs.indices[starts[0] : starts[-1]].astype(np.int64)
     labels = np.repeat(np.arange(first, last, dtype=np.int64), np.diff(starts))
-    columns = np.searchsorted(ids, labels)
-    inside = ids[columns] == labels
+    columns, inside = find_sorted(ids, labels)
     rows, columns = rows[inside], columns[inside].astype(np.int64)
     order = np.argsort(rows, kind="stable")
     return rows[order], columns[order]
 
 
-def _as_tensor(vectors: NDArray[np.floating[Any]] | Tensor) -> Tensor:
+def as_tensor(vectors: Vectors) -> Tensor:
     """The same numbers as a float32 tensor, not copied where they are float32 already."""
     if isinstance(vectors, Tensor):
         return vectors.detach().float()

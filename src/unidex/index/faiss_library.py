@@ -1,4 +1,4 @@
-"""What the indexes on faiss share: the library imported when wanted, its threads, arrays, and the stored vectors.
+"""What the indexes on faiss share: the library imported on demand, its threads, arrays, and the stored vectors.
 
 Shapes: L labels, D dimensions.
 """
@@ -6,7 +6,7 @@ Shapes: L labels, D dimensions.
 from __future__ import annotations
 
 import importlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unidex.index.base import check_ids, check_replaced, check_vectors
+from unidex.index.base import RemovableLabels, Vectors, check_replaced, check_vectors
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 
 def library() -> Any:
-    """The library, imported when wanted. Its stubs leave out what its Python layer adds, hence Any."""
+    """The library, imported on demand. Its stubs leave out what its Python layer adds, hence Any."""
     return importlib.import_module("faiss")
 
 
@@ -30,7 +30,6 @@ def library() -> Any:
 def threads(number: int | None) -> Iterator[None]:
     """Let faiss use this many threads for a while; None leaves its own choice."""
     faiss = library()
-
     before = faiss.omp_get_max_threads()
     if number is not None:
         faiss.omp_set_num_threads(number)
@@ -40,7 +39,7 @@ def threads(number: int | None) -> Iterator[None]:
         faiss.omp_set_num_threads(before)
 
 
-def as_array(vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.float32]:
+def as_array(vectors: Vectors) -> NDArray[np.float32]:
     """The same numbers as a float32 array in memory."""
     found = vectors if isinstance(vectors, np.ndarray) else vectors.detach().float().cpu().numpy()
     return np.ascontiguousarray(found, dtype=np.float32)
@@ -52,10 +51,8 @@ def stored_vectors(flat: Any) -> NDArray[np.float32]:
     return vectors_LD.reshape(flat.ntotal, flat.d)
 
 
-class StoredVectors(ABC):
-    """An index that keeps its vectors in a flat index of faiss, whatever it has beside them to search by."""
-
-    _removed: NDArray[np.int64]
+class StoredVectors(RemovableLabels):
+    """An index that keeps its vectors in a flat index of faiss, beside the structure that it searches."""
 
     @property
     @abstractmethod
@@ -63,17 +60,12 @@ class StoredVectors(ABC):
         """The flat index."""
 
     @abstractmethod
-    def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+    def _append(self, vectors: Vectors) -> None:
         """Store vectors of new labels, and make them searchable."""
 
     @abstractmethod
     def _move(self, ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
-        """Store other vectors for labels, at least one, and make them searchable by these alone."""
-
-    @property
-    def num_labels(self) -> int:
-        """Number of labels that can be found, without the removed ones."""
-        return self.num_ids - len(self._removed)
+        """Store other vectors for labels, at least one, and make them searchable by the new ones only."""
 
     @property
     def num_ids(self) -> int:
@@ -82,26 +74,22 @@ class StoredVectors(ABC):
 
     @property
     def dim(self) -> int:
-        """Numbers a vector."""
+        """Numbers per vector."""
         return int(self._stored.d)
 
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of labels, one a row."""
+        """The vectors of labels, one per row."""
         return stored_vectors(self._stored)[ids]
 
-    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
+    def add(self, vectors: Vectors) -> NDArray[np.int64]:
         """Append labels; the result is their ids."""
         check_vectors(vectors, "label vectors", self.dim)
         first = self.num_ids
         self._append(vectors)
         return np.arange(first, self.num_ids, dtype=np.int64)
 
-    def remove(self, ids: ArrayLike) -> None:
-        """Never return these labels again. What they are searched by stays; build again after many."""
-        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
-
-    def replace(self, ids: ArrayLike, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
-        """Give labels other vectors, one a row. What they were searched by stays, and is made anew after many."""
+    def replace(self, ids: ArrayLike, vectors: Vectors) -> None:
+        """Give labels other vectors, one per row. Old codes or links stay; after many, all are built again."""
         chosen = check_replaced(ids, vectors, self.num_ids, self.dim)
         if len(chosen):
             self._move(chosen, as_array(vectors))

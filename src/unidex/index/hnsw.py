@@ -19,18 +19,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unidex.errors import ConfigError, ModelError
-from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, read_manifest, saved_folder
+from unidex.index.base import (
+    Vectors,
+    check_k,
+    check_vectors,
+    check_whole_numbers,
+    hidden_labels,
+    read_manifest,
+    saved_folder,
+)
 from unidex.index.faiss_library import StoredVectors, as_array, library, stored_vectors, threads
 from unidex.index.point_labels import Points
-from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 ADDED_AT_ONCE = 1 << 16
 DETERMINISTIC_SINCE = (1, 15, 1)  # the faiss whose graph does not depend on the number of threads
-STALE_FROM = 2  # points a label, from which on the graph is built anew without the stale ones
+STALE_FROM = 2  # points per label; at this many the graph is built again without the stale ones
 EXACT_BELOW = 0.05  # share of visible labels below which the graph leads mostly to hidden ones
 
 
@@ -39,8 +46,8 @@ class HnswSettings:
     """How the graph is built and searched.
 
     Attributes:
-        m: links a label; more links, more memory and higher recall.
-        ef_construction: candidates looked at when a label is linked.
+        m: links per label; more links, more memory and higher recall.
+        ef_construction: candidates examined when a label is linked.
         ef_search: candidates kept during a search; the switch between speed and recall.
         deterministic: the same vectors give the same graph. It costs nothing since faiss 1.15.1; an older faiss then
             builds on one thread, because its graph differs a little from run to run when several threads link labels.
@@ -52,10 +59,7 @@ class HnswSettings:
     deterministic: bool = True
 
     def __post_init__(self) -> None:
-        for name, least in (("m", 2), ("ef_construction", 1), ("ef_search", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"index 'hnsw': {name} must be a whole number >= {least}, but is {value!r}")
+        check_whole_numbers("hnsw", self, {"m": 2, "ef_construction": 1, "ef_search": 1})
         if not isinstance(self.deterministic, bool):
             raise ConfigError(f"index 'hnsw': deterministic must be true or false, but is {self.deterministic!r}")
 
@@ -75,8 +79,8 @@ class HnswIndex(StoredVectors):
         self._removed = removed
 
     @classmethod
-    def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Self:
-        """An index over these vectors, which are copied; ``settings`` are those of ``HnswSettings``."""
+    def build(cls, vectors_LD: Vectors, **settings: Any) -> Self:
+        """An index over these vectors, which are copied; ``settings`` as in ``HnswSettings``."""
         chosen = HnswSettings(**settings)
         check_vectors(vectors_LD, "label vectors")
         graph = _empty_graph(int(vectors_LD.shape[1]), chosen)
@@ -88,7 +92,6 @@ class HnswIndex(StoredVectors):
     def load(cls, folder: Path) -> Self:
         """The index that ``save`` wrote."""
         faiss = library()
-
         folder = Path(folder)
         manifest = read_manifest(folder, "hnsw")
         file = folder / "graph.faiss"
@@ -105,13 +108,12 @@ class HnswIndex(StoredVectors):
                 f"{file} must hold a graph of {size[0]} vectors of {size[1]} numbers as its manifest says, "
                 f"but holds {graph.ntotal} of {graph.d}; build the index again"
             )
-        removed = check_ids(load_array(folder / "removed.npy", (None,)), manifest["num_ids"], "removed labels")
+        removed = cls.load_removed(folder, manifest["num_ids"])
         return cls(graph, points, settings, removed)
 
     def save(self, folder: Path) -> None:
         """Write ``manifest.json``, ``graph.faiss`` (vectors and links), ``removed.npy`` and perhaps ``points.npy``."""
         faiss = library()
-
         manifest = {"kind": "hnsw", "num_ids": self.num_ids, "dim": self.dim, "settings": asdict(self._settings)}
         with saved_folder(folder, manifest) as new:
             faiss.write_index(self._graph, str(new / "graph.faiss"))
@@ -128,24 +130,23 @@ class HnswIndex(StoredVectors):
         return len(self._points.points_L)
 
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of labels, one a row."""
+        """The vectors of labels, one per row."""
         return stored_vectors(self._stored)[self._points.points_L[ids]]
 
     def search(
         self,
-        queries_BD: NDArray[np.floating[Any]] | Tensor,
+        queries_BD: Vectors,
         k: int,
         *,
         allowed: ArrayLike | None = None,
         forbidden: ArrayLike | None = None,
     ) -> TopK:
-        """The k best labels of each text, most of them: see ``ef_search``.
+        """The k best labels of each text, approximately: see ``ef_search``.
 
         Where the graph finds fewer labels than there are, the text is searched exactly, so that places stay empty only
-        for want of labels.
+        where there are too few labels.
         """
         faiss = library()
-
         check_k(k)
         check_vectors(queries_BD, "text vectors", self.dim)
         queries = as_array(queries_BD)
@@ -179,7 +180,7 @@ class HnswIndex(StoredVectors):
         best = search_exact(queries, self.vectors(visible), k)
         return TopK(np.where(best.ids < 0, best.ids, visible[best.ids]) if len(visible) else best.ids, best.scores)
 
-    def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+    def _append(self, vectors: Vectors) -> None:
         self._link(vectors)
         self._points.add(len(vectors))
 
@@ -193,7 +194,7 @@ class HnswIndex(StoredVectors):
         self._graph, self._points = _empty_graph(self.dim, self._settings), Points.of(0)
         self._append(all_vectors)
 
-    def _link(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+    def _link(self, vectors: Vectors) -> None:
         with threads(build_threads(library().__version__, self._settings.deterministic)):
             for start in range(0, len(vectors), ADDED_AT_ONCE):
                 self._graph.add(as_array(vectors[start : start + ADDED_AT_ONCE]))
@@ -201,14 +202,13 @@ class HnswIndex(StoredVectors):
 
 def _empty_graph(dim: int, settings: HnswSettings) -> Any:
     faiss = library()
-
     graph = faiss.IndexHNSWFlat(dim, settings.m, faiss.METRIC_INNER_PRODUCT)
     graph.hnsw.efConstruction = settings.ef_construction
     return graph
 
 
 def build_threads(faiss_version: str, deterministic: bool) -> int | None:
-    """How many threads may build the graph; None is as many as faiss likes.
+    """How many threads may build the graph; None leaves the choice to faiss.
 
     >>> build_threads("1.15.1", deterministic=True), build_threads("1.9.0", deterministic=True)
     (None, 1)

@@ -37,7 +37,7 @@ class Points:
 
     @classmethod
     def of(cls, num_labels: int) -> Self:
-        """One point a label, in their order."""
+        """One point per label, in their order."""
         return cls(np.arange(num_labels, dtype=np.int64))
 
     @property
@@ -61,7 +61,7 @@ class Points:
         self.points_L[ids] = np.arange(first, first + len(ids))
 
     def hidden(self, hidden_L: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-        """Which points must not be found: stale ones, and those of hidden labels; None where every point may be."""
+        """Which points must not be found: stale ones and points of hidden labels; None where every point may be."""
         if not self.any_moved:
             return hidden_L
         hidden_P = self.labels_P < 0

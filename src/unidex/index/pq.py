@@ -21,24 +21,34 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unidex.errors import ConfigError, ModelError
-from unidex.index.base import check_ids, check_k, check_vectors, hidden_labels, read_manifest, saved_folder
+from unidex.errors import ModelError
+from unidex.index.base import (
+    Vectors,
+    check_k,
+    check_vectors,
+    check_whole_numbers,
+    hidden_labels,
+    read_manifest,
+    saved_folder,
+)
 from unidex.index.faiss_library import StoredVectors, as_array, library, stored_vectors, threads
 from unidex.index.point_labels import Points
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 CODED_FROM = 1 << 12  # labels; fewer are searched exactly, which is as quick
 LISTED_FROM = 1 << 16  # labels; fewer are one list
-CANDIDATES, CANDIDATES_OF_LISTS = 64, 128
-CANDIDATES_A_PLACE = 6
+CANDIDATES, CANDIDATES_WITH_LISTS = 64, 128
+CANDIDATES_PER_PLACE = 6
 EXACT_BELOW = 0.05  # share of visible labels below which the best codes are mostly hidden ones
-LEARNED_FROM_A_LIST, LEARNED_FROM_AT_LEAST = 40, 1 << 14  # labels that the lists and pieces are learned from
-PIECES_AT_LEAST, NUMBERS_A_PIECE = 64, 4
-TEXTS_A_SCAN = 0x2222  # faiss scans the codes for 2 + 2 + 2 + 2 texts together; its own choice measured a sixth slower
+LEARNED_PER_LIST, MIN_LEARNED = 40, 1 << 14  # labels that the lists and pieces are learned from
+MIN_PIECES, NUMBERS_PER_PIECE = 64, 4
+TEXTS_PER_SCAN = (
+    0x2222  # faiss scans the codes for 2 + 2 + 2 + 2 texts together; its own choice measured a sixth slower
+)
 ROWS_AT_ONCE = 1 << 16
 CANDIDATES_AT_ONCE = 1 << 22
 
@@ -51,8 +61,8 @@ class PqSettings:
         numbers_a_piece: numbers that share 4 bits; fewer of them, slower and higher recall. 0 is 4, or fewer where
             vectors below 256 numbers would have less than 64 pieces.
         lists: lists the labels are sorted into; 0 is 1 below 65,536 labels and about 1.5 sqrt(labels) from there on.
-        probes: lists a text looks into; the switch between speed and recall where there are lists.
-        candidates: labels a text whose vectors are scored, at least 6 a place; 0 is 64, or 128 where there are lists.
+        probes: lists searched per text; the switch between speed and recall where there are lists.
+        candidates: labels per text whose vectors are scored, at least 6 per place; 0 is 64, or 128 with lists.
     """
 
     numbers_a_piece: int = 0
@@ -61,10 +71,7 @@ class PqSettings:
     candidates: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("numbers_a_piece", 0), ("lists", 0), ("probes", 1), ("candidates", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"index 'pq': {name} must be a whole number >= {least}, but is {value!r}")
+        check_whole_numbers("pq", self, {"numbers_a_piece": 0, "lists": 0, "probes": 1, "candidates": 0})
 
 
 class PqIndex(StoredVectors):
@@ -92,8 +99,8 @@ class PqIndex(StoredVectors):
         self._removed = removed
 
     @classmethod
-    def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Self:
-        """An index over these vectors, which are copied; ``settings`` are those of ``PqSettings``."""
+    def build(cls, vectors_LD: Vectors, **settings: Any) -> Self:
+        """An index over these vectors, which are copied; ``settings`` as in ``PqSettings``."""
         chosen = PqSettings(**settings)
         check_vectors(vectors_LD, "label vectors")
         flat = library().IndexFlatIP(int(vectors_LD.shape[1]))
@@ -105,12 +112,11 @@ class PqIndex(StoredVectors):
     def load(cls, folder: Path) -> Self:
         """The index that ``save`` wrote."""
         faiss = library()
-
         folder = Path(folder)
         manifest = read_manifest(folder, "pq")
         num_ids, dim = manifest["num_ids"], manifest["dim"]
         vectors = load_array(folder / "vectors.npy", (num_ids, dim), mapped=num_ids > 0)
-        removed = check_ids(load_array(folder / "removed.npy", (None,)), num_ids, "removed labels")
+        removed = cls.load_removed(folder, num_ids)
         flat = faiss.IndexFlatIP(dim)
         flat.add(as_array(vectors))
         try:
@@ -144,23 +150,23 @@ class PqIndex(StoredVectors):
 
     def search(
         self,
-        queries_BD: NDArray[np.floating[Any]] | Tensor,
+        queries_BD: Vectors,
         k: int,
         *,
         allowed: ArrayLike | None = None,
         forbidden: ArrayLike | None = None,
     ) -> TopK:
-        """The k best labels of each text, most of them: see ``candidates`` and ``probes``.
+        """The k best labels of each text, approximately: see ``candidates`` and ``probes``.
 
         Where hidden labels leave a text fewer than half of its candidates, it is searched exactly, so that places stay
-        empty only for want of labels.
+        empty only where there are too few labels.
         """
         check_k(k)
         check_vectors(queries_BD, "text vectors", self.dim)
         queries = as_array(queries_BD)
         hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
         num_visible = self.num_ids if hidden is None else int(np.count_nonzero(~hidden))
-        wanted = max(self._num_candidates(), CANDIDATES_A_PLACE * k)
+        wanted = max(self._num_candidates(), CANDIDATES_PER_PLACE * k)
         if self._codes is None or num_visible <= max(wanted, EXACT_BELOW * self.num_ids) or len(queries) == 0:
             return self._search_exactly(queries, k, hidden)
         # Hidden labels and vectors that were replaced have codes too: so many more are fetched that the wanted number
@@ -168,13 +174,11 @@ class PqIndex(StoredVectors):
         num_codes = len(self._points.labels_P)
         fetched = min(num_codes, math.ceil(wanted * num_codes / num_visible))
         texts_at_once = max(1, CANDIDATES_AT_ONCE // fetched)
-        if len(queries) <= texts_at_once:
-            return self._search_codes(queries, k, fetched, wanted, hidden)
         starts = range(0, len(queries), texts_at_once)
         blocks = [self._search_codes(queries[s : s + texts_at_once], k, fetched, wanted, hidden) for s in starts]
-        return TopK(np.concatenate([b.ids for b in blocks]), np.concatenate([b.scores for b in blocks]))
+        return TopK.concatenate(blocks)
 
-    def _append(self, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
+    def _append(self, vectors: Vectors) -> None:
         for start in range(0, len(vectors), ROWS_AT_ONCE):
             self._flat.add(as_array(vectors[start : start + ROWS_AT_ONCE]))
         self._points.add(len(vectors))
@@ -187,7 +191,7 @@ class PqIndex(StoredVectors):
             self._code(ids)
 
     def _code(self, ids: NDArray[np.int64]) -> None:
-        """Append the codes of labels whose points have been; or learn codes anew, for all, where it is time."""
+        """Append the codes of labels whose points were appended; or learn the codes of all again, when due."""
         # One thread: sums in another order may choose another code, and the same labels must give the same index.
         with threads(1):
             if self._codes is None or len(self._points.labels_P) >= 2 * self._learned_from:
@@ -201,14 +205,13 @@ class PqIndex(StoredVectors):
     def _learned(self) -> Any:
         """Codes and lists learned from the labels, or from some of them where there are many; still without labels."""
         faiss = library()
-
         num_lists = self._settings.lists or chosen_lists(self.num_ids)
-        num_lists = min(num_lists, self.num_ids // LEARNED_FROM_A_LIST)
+        num_lists = min(num_lists, self.num_ids // LEARNED_PER_LIST)
         width = coded_width(self.dim, self._settings.numbers_a_piece)
         num_pieces = width // piece_length(self.dim, self._settings.numbers_a_piece)
         if num_lists <= 1:
             codes = faiss.IndexPQFastScan(width, num_pieces, 4, faiss.METRIC_INNER_PRODUCT)
-            codes.qbs = TEXTS_A_SCAN
+            codes.qbs = TEXTS_PER_SCAN
         else:
             quantizer = faiss.IndexFlatIP(width)
             codes = faiss.IndexIVFPQFastScan(quantizer, width, num_lists, num_pieces, 4, faiss.METRIC_INNER_PRODUCT)
@@ -216,7 +219,7 @@ class PqIndex(StoredVectors):
             codes.by_residual = False
             codes.nprobe = min(self._settings.probes, num_lists)
         vectors = stored_vectors(self._flat)
-        num_learned = max(LEARNED_FROM_A_LIST * num_lists, LEARNED_FROM_AT_LEAST)
+        num_learned = max(LEARNED_PER_LIST * num_lists, MIN_LEARNED)
         if num_learned < len(vectors):
             rows = np.random.default_rng(0).choice(len(vectors), num_learned, replace=False)
             vectors = vectors[np.sort(rows)]
@@ -224,7 +227,7 @@ class PqIndex(StoredVectors):
         return codes
 
     def _num_candidates(self) -> int:
-        return self._settings.candidates or (CANDIDATES_OF_LISTS if hasattr(self._codes, "nprobe") else CANDIDATES)
+        return self._settings.candidates or (CANDIDATES_WITH_LISTS if hasattr(self._codes, "nprobe") else CANDIDATES)
 
     def _search_codes(
         self, queries: NDArray[np.float32], k: int, fetched: int, wanted: int, hidden: NDArray[np.bool_] | None
@@ -242,7 +245,6 @@ class PqIndex(StoredVectors):
     def _scored(self, queries: NDArray[np.float32], ids_BC: NDArray[np.int64]) -> TopK:
         """The candidates in order of their inner products with the texts; an id of -1 is none."""
         faiss = library()
-
         scores_BC = np.full(ids_BC.shape, -np.inf, dtype=np.float32)
         pointers = [faiss.swig_ptr(array) for array in (queries, scores_BC, ids_BC)]
         self._flat.compute_distance_subset(len(queries), pointers[0], ids_BC.shape[1], pointers[1], pointers[2])
@@ -272,7 +274,7 @@ def piece_length(dim: int, numbers_a_piece: int) -> int:
     >>> piece_length(256, 0), piece_length(128, 0), piece_length(10, 0), piece_length(256, 8)
     (4, 2, 1, 8)
     """
-    return numbers_a_piece or max(1, min(NUMBERS_A_PIECE, dim // PIECES_AT_LEAST))
+    return numbers_a_piece or max(1, min(NUMBERS_PER_PIECE, dim // MIN_PIECES))
 
 
 def coded_width(dim: int, numbers_a_piece: int) -> int:

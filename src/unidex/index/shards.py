@@ -27,14 +27,14 @@ def search_shards(
 
     Args:
         queries_BD: the vectors of the same texts on each process.
-        vectors_LD: the vectors of this process's labels, whose ids begin at ``first``.
+        vectors_LD: the vectors of this process's labels, whose ids start at ``first``.
         k: number of places.
         first: id of this process's first label.
-        processes: who takes part.
+        processes: all processes of the run.
         excluded: pairs that are not returned, with a column for each label of all processes.
         forbidden: ids of labels that are not returned.
     """
-    own = None if excluded is None else excluded
+    own = excluded
     if own is not None and processes.size > 1:
         own = own[:, first : first + len(vectors_LD)]
         own.sort_indices()

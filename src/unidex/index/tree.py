@@ -24,6 +24,8 @@ from torch import Tensor
 
 from unidex.errors import ModelError
 from unidex.index.base import (
+    RemovableLabels,
+    Vectors,
     check_ids,
     check_k,
     check_replaced,
@@ -32,15 +34,14 @@ from unidex.index.base import (
     read_manifest,
     saved_folder,
 )
+from unidex.index.exact import WIDTH_MULTIPLE, as_tensor
 from unidex.nn.candidate_scores import NUMBERS_AT_ONCE, candidate_scores, is_dense
 from unidex.nn.label_tree import LabelTree
 from unidex.storage.mapped import load_array
 from unidex.topk import PADDING, TopK
 
-_WIDTH_MULTIPLE = 128  # see `unidex.index.exact`: equal vectors get equal scores
 
-
-class TreeIndex:
+class TreeIndex(RemovableLabels):
     """Label vectors under a tree of clusters.
 
     >>> tree = LabelTree((np.array([0, 0, 1]),), (0,))
@@ -64,14 +65,14 @@ class TreeIndex:
         self._children = [torch.from_numpy(children).to(vectors_LD.device) for children in tree.children]
 
     @classmethod
-    def build(cls, vectors_LD: NDArray[np.floating[Any]] | Tensor, **settings: Any) -> Self:
+    def build(cls, vectors_LD: Vectors, **settings: Any) -> Self:
         """An index over these label vectors; ``settings`` are those of ``over``."""
         return cls.over(vectors_LD, **settings)
 
     @classmethod
     def over(
         cls,
-        vectors_LD: NDArray[np.floating[Any]] | Tensor,
+        vectors_LD: Vectors,
         *,
         tree: LabelTree,
         clusters: Sequence[Tensor],
@@ -81,16 +82,16 @@ class TreeIndex:
         """An index over these label vectors.
 
         Args:
-            vectors_LD: a vector a label.
+            vectors_LD: one vector per label.
             tree: which cluster each label is in.
-            clusters: of each level, a vector a cluster.
-            beam: of each level, how many clusters a text keeps.
+            clusters: per level, one vector per cluster.
+            beam: per level, the number of clusters that a text keeps.
             scale: what inner products are multiplied by before they become probabilities.
         """
         check_vectors(vectors_LD, "label vectors")
         if len(vectors_LD) != tree.num_labels:
             raise ValueError(f"a tree of {tree.num_labels} labels must have as many vectors, but has {len(vectors_LD)}")
-        return cls(_tensor(vectors_LD), tree, clusters, beam, scale, np.empty(0, dtype=np.int64))
+        return cls(as_tensor(vectors_LD), tree, clusters, beam, scale, np.empty(0, dtype=np.int64))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -101,7 +102,7 @@ class TreeIndex:
         try:
             levels, beam, scale = tuple(settings["levels"]), list(settings["beam"]), float(settings["scale"])
         except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"{folder}: the manifest must tell the tree's settings, but: {error!r}") from None
+            raise ModelError(f"{folder}: the manifest must name the tree's settings, but: {error!r}") from None
         clusters = [
             torch.from_numpy(load_array(folder / f"clusters_{level}.npy", (None, None))) for level in range(len(levels))
         ]
@@ -111,10 +112,10 @@ class TreeIndex:
             check_ids(part, len(above), f"{folder}: clusters of level {level}")
         tree = LabelTree(tuple(parents), levels)
         if tree.num_clusters != tuple(len(part) for part in clusters):
-            raise ModelError(f"{folder}: a tree must have a vector for each cluster, but has not; build it again")
+            raise ModelError(f"{folder}: a tree must have one vector per cluster, but has not; build it again")
         vectors = load_array(folder / "vectors.npy", (num_ids, manifest["dim"]), mapped=num_ids > 0)
-        removed = check_ids(load_array(folder / "removed.npy", (None,)), num_ids, "removed labels")
-        return cls(_tensor(vectors), tree, clusters, beam, scale, removed)
+        removed = cls.load_removed(folder, num_ids)
+        return cls(as_tensor(vectors), tree, clusters, beam, scale, removed)
 
     def save(self, folder: Path) -> None:
         """Write ``manifest.json``, ``vectors.npy``, ``removed.npy``, and of each level its clusters and parents."""
@@ -129,34 +130,29 @@ class TreeIndex:
                 np.save(new / f"clusters_{level}.npy", clusters.cpu().numpy())
 
     @property
-    def num_labels(self) -> int:
-        """Number of labels that can be found, without the removed ones."""
-        return self.num_ids - len(self._removed)
-
-    @property
     def num_ids(self) -> int:
         """Number of ids given so far, removed labels included; the next added label gets this id."""
         return len(self._vectors)
 
     @property
     def dim(self) -> int:
-        """Numbers of a label's vector; the vectors of texts have those of all levels too."""
+        """Numbers per label vector; text vectors also have the numbers of all levels."""
         return self._vectors.shape[1]
 
     @property
     def query_dim(self) -> int:
-        """Numbers of a text's vector."""
+        """Numbers per text vector."""
         return self.dim + sum(part.shape[1] for part in self.clusters)
 
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of labels, one a row."""
+        """The vectors of labels, one per row."""
         found: NDArray[np.float32] = self._vectors[torch.from_numpy(ids)].cpu().numpy()
         return found
 
     @torch.no_grad()
     def search(
         self,
-        queries_BD: NDArray[np.floating[Any]] | Tensor,
+        queries_BD: Vectors,
         k: int,
         *,
         allowed: ArrayLike | None = None,
@@ -169,7 +165,7 @@ class TreeIndex:
         """
         check_k(k)
         check_vectors(queries_BD, "text vectors", self.query_dim)
-        queries = _tensor(queries_BD).to(self._vectors.device)
+        queries = as_tensor(queries_BD).to(self._vectors.device)
         hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
         num_visible = self.num_ids if hidden is None else int(np.count_nonzero(~hidden))
         best = self._search(queries, k, hidden, self.beam)
@@ -180,9 +176,9 @@ class TreeIndex:
         return best
 
     @torch.no_grad()
-    def scores(self, queries_BD: NDArray[np.floating[Any]] | Tensor, ids_BK: NDArray[np.int64]) -> NDArray[np.float32]:
+    def scores(self, queries_BD: Vectors, ids_BK: NDArray[np.int64]) -> NDArray[np.float32]:
         """The scores of given labels, B x K, also of labels that the beam does not lead to."""
-        of_labels, *of_levels = self._split(_tensor(queries_BD).to(self._vectors.device))
+        of_labels, *of_levels = self._split(as_tensor(queries_BD).to(self._vectors.device))
         labels_BK = torch.from_numpy(ids_BK).to(self._vectors.device)
         parents_BK = torch.from_numpy(self.tree.parents[-1][ids_BK]).to(labels_BK.device)
         own_BK = torch.sigmoid(candidate_scores(of_labels, self._vectors, labels_BK) * self.scale)
@@ -190,10 +186,10 @@ class TreeIndex:
         found: NDArray[np.float32] = (own_BK * above_BK).cpu().numpy()
         return found
 
-    def add(self, vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.int64]:
+    def add(self, vectors: Vectors) -> NDArray[np.int64]:
         """Append labels, each to the cluster whose labels' mean direction is nearest; the result is their ids."""
         check_vectors(vectors, "label vectors", self.dim)
-        first, new = self.num_ids, _tensor(vectors).to(self._vectors.device)
+        first, new = self.num_ids, as_tensor(vectors).to(self._vectors.device)
         unit = torch.nn.functional.normalize
         last = torch.from_numpy(self.tree.parents[-1]).to(new.device)
         centres = new.new_zeros(len(self.clusters[-1]), self.dim).index_add_(0, last, unit(self._vectors, dim=1))
@@ -204,24 +200,20 @@ class TreeIndex:
         self._vectors = torch.cat([self._vectors, new])
         return np.arange(first, self.num_ids, dtype=np.int64)
 
-    def remove(self, ids: ArrayLike) -> None:
-        """Never return these labels again. Their vectors stay, so that the ids of the others do not change."""
-        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
-
-    def replace(self, ids: ArrayLike, vectors: NDArray[np.floating[Any]] | Tensor) -> None:
-        """Give labels other vectors, one a row; they stay in their clusters."""
+    def replace(self, ids: ArrayLike, vectors: Vectors) -> None:
+        """Give labels other vectors, one per row; they stay in their clusters."""
         chosen = torch.from_numpy(check_replaced(ids, vectors, self.num_ids, self.dim)).to(self._vectors.device)
         # A copy: the vectors that ``build`` was given, or a saved file, stay as they are.
-        self._vectors = self._vectors.index_copy(0, chosen, _tensor(vectors).to(self._vectors.device))
+        self._vectors = self._vectors.index_copy(0, chosen, as_tensor(vectors).to(self._vectors.device))
 
     def _search(self, queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None, beam: Sequence[int]) -> TopK:
         dead = None if hidden is None else [torch.from_numpy(part).to(queries_BD.device) for part in self._dead(hidden)]
-        at_once = max(1, NUMBERS_AT_ONCE // self._numbers_of_a_text(beam))
+        at_once = max(1, NUMBERS_AT_ONCE // self._numbers_per_text(beam))
         blocks = [
             self._search_block(queries_BD[start : start + at_once], k, dead, beam)
             for start in range(0, max(1, len(queries_BD)), at_once)
         ]
-        return TopK(np.concatenate([block.ids for block in blocks]), np.concatenate([block.scores for block in blocks]))
+        return TopK.concatenate(blocks)
 
     def _search_block(self, queries_BD: Tensor, k: int, dead: list[Tensor] | None, beam: Sequence[int]) -> TopK:
         of_labels, *of_levels = self._split(queries_BD)
@@ -235,7 +227,7 @@ class TreeIndex:
                 value_BK, kept_BK = value_BK.topk(width, dim=1, sorted=False)
                 ids_BK, own_BK = ids_BK.gather(1, kept_BK), own_BK.gather(1, kept_BK)
             ids_BK = ids_BK.where(value_BK >= 0, PADDING)
-            ids_BK, above_BK = opened(ids_BK, own_BK, self._children[level])
+            ids_BK, above_BK = child_candidates(ids_BK, own_BK, self._children[level])
         _, value_BK = self._valued(of_labels, self._vectors, ids_BK, above_BK, None if dead is None else dead[-1])
         found, scores = ids_BK.cpu().numpy(), value_BK.cpu().numpy()
         return TopK.rank(np.where(scores < 0, PADDING, found), scores).first(k)
@@ -266,21 +258,22 @@ class TreeIndex:
             found.insert(0, np.bincount(parents[~found[0]], minlength=count) == 0)
         return found
 
-    def _numbers_of_a_text(self, beam: Sequence[int]) -> int:
-        """Numbers that a text needs at most while it is searched."""
-        width, most = len(self.clusters[0]), 1
+    def _numbers_per_text(self, beam: Sequence[int]) -> int:
+        """The maximum of numbers in memory per text during a search."""
+        width, maximum = len(self.clusters[0]), 1
         tables = [*self.clusters, self._vectors]
         for level, table in enumerate(tables):
-            most = max(most, len(table) if is_dense(width, len(table)) else width * table.shape[1])
+            maximum = max(maximum, len(table) if is_dense(width, len(table)) else width * table.shape[1])
             if level < len(self._children):
                 width = min(beam[level], width) * self._children[level].shape[1]
-        return most
+        return maximum
 
 
-def opened(ids_BK: Tensor, own_BK: Tensor, children_CM: Tensor) -> tuple[Tensor, Tensor]:
-    """The children of clusters, B x K M, and beside each what its cluster has; -1 where there is none.
+def child_candidates(ids_BK: Tensor, own_BK: Tensor, children_CM: Tensor) -> tuple[Tensor, Tensor]:
+    """The children of clusters, B x K M, and the value of the cluster beside each child; -1 where there is none.
 
-    >>> opened(torch.tensor([[1, -1]]), torch.tensor([[0.5, 0.1]]), torch.tensor([[0, 1], [2, -1]]))[0].tolist()
+    >>> ids, values, children = torch.tensor([[1, -1]]), torch.tensor([[0.5, 0.1]]), torch.tensor([[0, 1], [2, -1]])
+    >>> child_candidates(ids, values, children)[0].tolist()
     [[2, -1, -1, -1]]
     """
     children_BKM = children_CM[ids_BK.clamp(min=0)].masked_fill(ids_BK[..., None] < 0, PADDING)
@@ -288,12 +281,6 @@ def opened(ids_BK: Tensor, own_BK: Tensor, children_CM: Tensor) -> tuple[Tensor,
 
 
 def _all_scores(texts_BD: Tensor, table_CD: Tensor) -> Tensor:
-    whole = len(table_CD) // _WIDTH_MULTIPLE * _WIDTH_MULTIPLE
-    rest = torch.nn.functional.pad(table_CD[whole:], (0, 0, 0, _WIDTH_MULTIPLE - (len(table_CD) - whole)))
+    whole = len(table_CD) // WIDTH_MULTIPLE * WIDTH_MULTIPLE
+    rest = torch.nn.functional.pad(table_CD[whole:], (0, 0, 0, WIDTH_MULTIPLE - (len(table_CD) - whole)))
     return torch.cat([texts_BD @ table_CD[:whole].T, (texts_BD @ rest.T)[:, : len(table_CD) - whole]], dim=1)
-
-
-def _tensor(vectors: NDArray[np.floating[Any]] | Tensor) -> Tensor:
-    if isinstance(vectors, Tensor):
-        return vectors.detach().float()
-    return torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))

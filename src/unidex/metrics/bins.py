@@ -1,6 +1,6 @@
 """Labels by how often they are seen in train, and what each group of them contributes to P@k.
 
-Shapes: L labels, M groups; a group is a number 0..M-1 a label, 0 the most frequent.
+Shapes: L labels, M groups; the group of a label is a number 0..M-1, 0 the most frequent.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex.data.summary import HEAD_ABOVE, TAIL_BELOW
+
 CLASSES = ("head", "torso", "tail")
-HEAD_ABOVE = 100
-TAIL_BELOW = 10
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Bin:
 def frequency_bins(frequencies_L: NDArray[np.integer[Any]], num_bins: int = 5) -> NDArray[np.int64]:
     """Bins of about equal total frequency ("equi-voluminous"): the first has few frequent labels, the last the tail.
 
-    Labels stand in a row by falling frequency, the lower id first among equals, each as wide as its frequency. The row
-    is cut into ``num_bins`` parts of equal width; a label belongs to the part in which it begins.
+    Labels are ordered by descending frequency, the lower id first among equals, each as wide as its frequency. This row
+    is cut into ``num_bins`` parts of equal width; a label belongs to the part in which it starts.
 
     Formula: bin_l = floor(m * (frequencies before l) / (all frequencies)), unseen labels in the last bin.
 
@@ -62,7 +62,7 @@ def frequency_bins(frequencies_L: NDArray[np.integer[Any]], num_bins: int = 5) -
     before = np.cumsum(falling) - falling
     total = int(falling.sum())
     bins_L = np.empty(len(frequencies_L), dtype=np.int64)
-    # Whole numbers: a cut falls on the same label on every machine. Unseen labels begin at the very end.
+    # Whole numbers: a cut falls on the same label on every machine. Unseen labels start at the very end.
     bins_L[order] = np.minimum(num_bins * before // max(total, 1), num_bins - 1)
     bins_L[frequencies_L == 0] = num_bins - 1
     return bins_L

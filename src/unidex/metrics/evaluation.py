@@ -52,7 +52,7 @@ _BLOCK_PLACES = 1 << 21
 class Evaluation:
     """Metrics of predictions that come in batches, in percent.
 
-    The sums are kept, not the predictions: memory is a few numbers a label, whatever the number of texts. Any way of
+    The sums are kept, not the predictions: memory is a few numbers per label, whatever the number of texts. Any way of
     cutting the texts into batches, and of merging parts, gives the same results.
 
     Args:
@@ -191,8 +191,8 @@ class Evaluation:
 
     def merge(self, other: Evaluation) -> None:
         """Count what another evaluation of the same data set and the same metrics has counted."""
-        mine, theirs = self._settings(), other._settings()
-        differing = [name for name in mine if not np.array_equal(mine[name], theirs[name])]
+        own, others = self._settings(), other._settings()
+        differing = [name for name in own if not np.array_equal(own[name], others[name])]
         if differing:
             raise ValueError(f"evaluations to be merged must have the same settings, but differ in {listed(differing)}")
         self.num_rows += other.num_rows

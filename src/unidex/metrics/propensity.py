@@ -1,4 +1,4 @@
-"""How likely a label that is true was also written down, by how often it is seen in train; rare labels weigh more."""
+"""Inverse propensities: a true label is less likely to be annotated the rarer it is, so that rare labels weigh more."""
 
 from __future__ import annotations
 

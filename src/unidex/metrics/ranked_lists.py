@@ -1,4 +1,4 @@
-"""Ranking metrics as pure functions, a value a text.
+"""Ranking metrics as pure functions, one value per text.
 
 Shapes: N texts, L labels, K places. ``gains_NK`` is what each place of a list is worth. With the places that hit as
 gains (``hits``), the functions are P, R and nDCG; with hits weighted by inverse propensity, they are the upper half of
@@ -175,13 +175,13 @@ class LabelWeights:
 
     Attributes:
         values: weight of each label.
-        ranks: place of each label by falling weight.
-        falling: the weights, largest first.
+        ranks: place of each label by descending weight.
+        descending: the weights, largest first.
     """
 
     values: NDArray[np.float64]
     ranks: NDArray[np.int64]
-    falling: NDArray[np.float64]
+    descending: NDArray[np.float64]
 
     @classmethod
     def of(cls, values_L: NDArray[np.float64]) -> LabelWeights:
@@ -196,7 +196,7 @@ def best_gains(truth_NL: sparse.csr_array, weights: LabelWeights, k: int) -> NDA
     """The k largest weights among the positives of each text, largest first, then zeros: the best possible gains.
 
     Shapes:
-        truth_NL [N, L], as ``binary`` gives it; result [N, min(k, most positives of a text)].
+        truth_NL [N, L], as ``binary`` gives it; result [N, min(k, max positives per text)].
 
     A text with labels 0 and 2 of weights 1.5 and 4 can gain 4, then 1.5, then nothing:
 
@@ -214,7 +214,7 @@ def best_gains(truth_NL: sparse.csr_array, weights: LabelWeights, k: int) -> NDA
     place = np.arange(truth_NL.nnz) - np.repeat(truth_NL.indptr[:-1], counts_N)
     kept = place < k
     gains = np.zeros((num_rows, min(k, int(counts_N.max(initial=0)))))
-    gains[row_of_pair[kept], place[kept]] = weights.falling[keys[kept] % num_labels]
+    gains[row_of_pair[kept], place[kept]] = weights.descending[keys[kept] % num_labels]
     return gains
 
 

@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say: of the places of probability p, a share p should be right.
+"""Whether probabilities are calibrated: of the places of probability p, a share p should be right.
 
 Shapes: P places, M bins.
 """
@@ -48,20 +48,20 @@ def reliability(
     """
     if probabilities_P.shape != hits_P.shape or probabilities_P.ndim != 1:
         raise ValueError(
-            f"there must be one probability a hit, but shapes are {probabilities_P.shape} and {hits_P.shape}"
+            f"there must be one probability per hit, but shapes are {probabilities_P.shape} and {hits_P.shape}"
         )
     if num_bins < 1:
         raise ValueError(f"there must be at least one bin, but num_bins is {num_bins}")
     bins_P = np.clip((probabilities_P * num_bins).astype(np.int64), 0, num_bins - 1)
     counts_M = np.bincount(bins_P, minlength=num_bins)
-    said_M = np.bincount(bins_P, weights=probabilities_P, minlength=num_bins)
+    sums_M = np.bincount(bins_P, weights=probabilities_P, minlength=num_bins)
     right_M = np.bincount(bins_P, weights=hits_P, minlength=num_bins)
     return [
         ReliabilityBin(
             float(number / num_bins),
             float((number + 1) / num_bins),
             int(counts_M[number]),
-            float(said_M[number] / counts_M[number]),
+            float(sums_M[number] / counts_M[number]),
             float(right_M[number] / counts_M[number]),
         )
         for number in np.flatnonzero(counts_M)
@@ -71,7 +71,7 @@ def reliability(
 def expected_calibration_error(
     probabilities_P: NDArray[np.floating[Any]], hits_P: NDArray[np.bool_], num_bins: int = NUM_BINS
 ) -> float:
-    """How far probabilities are from the shares that are right, in the mean over places; 0 for no places.
+    """The mean distance of probabilities from the share that is right, over places; 0 for no places.
 
     Formula: ECE = sum over bins b of (P_b / P) |mean probability of b - share of b that is right|.
 
@@ -81,7 +81,7 @@ def expected_calibration_error(
     References:
         Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks, arXiv 1706.04599, equation 3.
 
-    Two of three places say 0.1 and 0.2, and one of them is right: |0.15 - 0.5| counts 2/3; the third says 0.9.
+    Two of three places have 0.1 and 0.2, and one of them is right: |0.15 - 0.5| counts 2/3; the third has 0.9.
 
     >>> round(expected_calibration_error(np.array([0.1, 0.2, 0.9]), np.array([False, True, True]), 2), 4)
     0.2667

@@ -1,4 +1,4 @@
-"""From which probability on labels are given: for the best F1, or for a precision asked for.
+"""The minimum probability of predicted labels: for the best F1, or for a requested precision.
 
 Counted over all places of all texts at once (micro).
 
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Threshold:
-    """The least probability of a label that is given, and what that leaves.
+    """The minimum probability of a predicted label, and the precision and recall that result.
 
     Attributes:
-        probability: labels of this one and above are given.
-        precision: share of the given labels that are right.
-        recall: share of the right labels that are given.
+        probability: labels of at least this probability are predicted.
+        precision: share of predicted labels that are right.
+        recall: share of right labels that are predicted.
         f1: their harmonic mean.
     """
 
@@ -47,7 +47,7 @@ def best_f1(
     >>> found.probability, found.precision, round(found.recall, 2), found.f1
     (0.6, 1.0, 0.67, 0.8)
     """
-    offered = _offered(probabilities_P, hits_P, num_positives)
+    offered = _candidates(probabilities_P, hits_P, num_positives)
     best = max(offered, key=lambda threshold: threshold.f1, default=None)
     return best if best is not None and best.f1 > 0 else None
 
@@ -55,19 +55,19 @@ def best_f1(
 def at_precision(
     probabilities_P: NDArray[np.floating[Any]], hits_P: NDArray[np.bool_], num_positives: int, precision: float
 ) -> Threshold | None:
-    """The lowest threshold that gives labels of at least this precision; None where none does.
+    """The lowest threshold with at least this precision; None where none does.
 
     Args:
         probabilities_P: of each place.
         hits_P: whether its label is right.
         num_positives: all labels that the texts have, also those in no place.
-        precision: what is asked for, in 0..1.
+        precision: the requested precision, in 0..1.
 
     >>> found = at_precision(np.array([0.9, 0.6, 0.2]), np.array([True, False, True]), 4, 0.6)
     >>> found.probability, round(found.precision, 2), found.recall
     (0.2, 0.67, 0.5)
     """
-    good = [threshold for threshold in _offered(probabilities_P, hits_P, num_positives) if threshold.f1 > 0]
+    good = [threshold for threshold in _candidates(probabilities_P, hits_P, num_positives) if threshold.f1 > 0]
     return min(
         (threshold for threshold in good if threshold.precision >= precision),
         key=lambda threshold: threshold.probability,
@@ -78,7 +78,7 @@ def at_precision(
 def at_probability(
     probabilities_P: NDArray[np.floating[Any]], hits_P: NDArray[np.bool_], num_positives: int, probability: float
 ) -> Threshold:
-    """What a threshold leaves on other places than it was chosen on; of no labels the precision is 1.
+    """Precision and recall of a threshold on other places than it was chosen on; of no labels the precision is 1.
 
     >>> at_probability(np.array([0.9, 0.6, 0.2]), np.array([True, False, True]), 4, 0.5)
     Threshold(probability=0.5, precision=0.5, recall=0.25, f1=0.3333333333333333)
@@ -93,17 +93,17 @@ def at_probability(
     )
 
 
-def _offered(
+def _candidates(
     probabilities_P: NDArray[np.floating[Any]], hits_P: NDArray[np.bool_], num_positives: int
 ) -> list[Threshold]:
     """Every threshold that tells places apart, highest first."""
     order = np.argsort(-probabilities_P, kind="stable")
-    falling = probabilities_P[order]
-    # Equal probabilities are given together or not at all.
-    last = np.flatnonzero(np.diff(falling, append=-np.inf) != 0)
+    descending = probabilities_P[order]
+    # Equal probabilities are predicted together or not at all.
+    last = np.flatnonzero(np.diff(descending, append=-np.inf) != 0)
     right = np.cumsum(hits_P[order])[last]
     given = last + 1
     return [
         Threshold(float(probability), hits / count, hits / max(num_positives, 1), 2 * hits / (count + num_positives))
-        for probability, hits, count in zip(falling[last].tolist(), right.tolist(), given.tolist(), strict=True)
+        for probability, hits, count in zip(descending[last].tolist(), right.tolist(), given.tolist(), strict=True)
     ]

@@ -1,9 +1,9 @@
-"""The journal of label changes: what happened to the labels of a model after its folder was saved.
+"""The journal of label changes: additions, removals and renamings after a model folder was saved.
 
-``changes.jsonl`` stands in the model folder and not in its manifest. Its first line names the manifest that it goes
-with; each further line is one change: ``{"add": [{"uid": ..., "text": ...}, ...]}``, ``{"remove": [uid, ...]}`` or
-``{"rename": {"uid": ..., "text": ...}}``. A line counts when it is whole: what a killed process has left of one is
-dropped. What a change does to a model is not said here.
+``changes.jsonl`` is in the model folder, but not in its manifest. Its first line names the manifest that it belongs
+to; each further line is one change: ``{"add": [{"uid": ..., "text": ...}, ...]}``, ``{"remove": [uid, ...]}`` or
+``{"rename": {"uid": ..., "text": ...}}``. An incomplete line, left by a killed process, is
+dropped. `Model.apply` applies changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from unidex.storage.atomic import sync
 from unidex.storage.locks import WAIT_SECONDS, locked
 
 FILE = "changes.jsonl"
-_TOGETHER = 1024  # labels that are added at once when a journal is read
+_BATCH = 1024  # maximum number of labels that are added at once when a journal is read
 Change = Mapping[str, Any]
 
 
@@ -43,21 +43,21 @@ class _Header(msgspec.Struct):
     model: str
 
 
-def add(texts: list[str], uids: list[str]) -> Change:
+def add_change(texts: list[str], uids: list[str]) -> Change:
     """The change that adds labels.
 
-    >>> add(["Red shoe"], ["7"])
+    >>> add_change(["Red shoe"], ["7"])
     {'add': [{'uid': '7', 'text': 'Red shoe'}]}
     """
     return {"add": [{"uid": uid, "text": text} for uid, text in zip(uids, texts, strict=True)]}
 
 
-def parsed(change: Change) -> tuple[list[NamedText], list[str], NamedText | None]:
-    """What a change adds, removes and renames: one of the three.
+def parse_change(change: Change) -> tuple[list[NamedText], list[str], NamedText | None]:
+    """The labels that a change adds, removes and renames; it does one of the three.
 
-    >>> parsed({"remove": ["7"]})
+    >>> parse_change({"remove": ["7"]})
     ([], ['7'], None)
-    >>> parsed({"remove": ["7"], "add": []})
+    >>> parse_change({"remove": ["7"], "add": []})
     Traceback (most recent call last):
     unidex.errors.DataError: a change must be one of add, remove and rename, but is add, remove
     """
@@ -74,24 +74,24 @@ def parsed(change: Change) -> tuple[list[NamedText], list[str], NamedText | None
     return given.get("add", []), given.get("remove", []), given.get("rename")
 
 
-def check(change: Change, known: Container[str]) -> list[str]:
-    """Refuse a change that cannot be done where the labels ``known`` are there; the result is the uids that it adds.
+def check_change(change: Change, known: Container[str]) -> list[str]:
+    """Refuse a change that does not fit the labels ``known``; the result is the uids that it adds.
 
-    >>> check({"rename": {"uid": "7", "text": "Shoe"}}, {"8"})
+    >>> check_change({"rename": {"uid": "7", "text": "Shoe"}}, {"8"})
     Traceback (most recent call last):
     unidex.errors.DataError: a label must be one of the model's, but it has no label with uid '7'
     """
-    added, removed, renamed = parsed(change)
+    added, removed, renamed = parse_change(change)
     for uid in [*removed, *([renamed.uid] if renamed else [])]:
         if uid not in known:
             raise DataError(unknown_label(uid))
     uids = [label.uid for label in added]
-    check_new(uids, known)
+    check_uids(uids, known)
     return uids
 
 
-def check_new(uids: Sequence[str], known: Container[str]) -> None:
-    """Refuse uids that labels have already, or that come twice."""
+def check_uids(uids: Sequence[str], known: Container[str]) -> None:
+    """Refuse uids that labels have already, or that are given twice."""
     seen: set[str] = set()
     again = []
     for uid in uids:
@@ -103,15 +103,15 @@ def check_new(uids: Sequence[str], known: Container[str]) -> None:
 
 
 def unknown_label(uid: str) -> str:
-    """What is said of a uid that no label has."""
+    """The error message for a uid that no label has."""
     return f"a label must be one of the model's, but it has no label with uid {quoted(uid)}"
 
 
 def check_label(uid: str, text: str) -> None:
-    """Refuse a label that a model could not know: it must have a uid and a text, both of Unicode."""
+    """Refuse a label without a uid or a text, or with one that is not Unicode."""
     for what, value in (("uid", uid), ("text", text)):
         if not value.strip():
-            raise DataError(f"a label must have a {what} that holds something, but {quoted(uid or text)} has none")
+            raise DataError(f"a label must have a {what} that is not blank, but {quoted(uid or text)} has none")
         try:
             value.encode()
         except UnicodeEncodeError:
@@ -119,7 +119,7 @@ def check_label(uid: str, text: str) -> None:
 
 
 def manifest_hash(folder: Path) -> str:
-    """The sha256 of a folder's manifest, by which a model is known; "" where there is none."""
+    """The sha256 of a folder's manifest, which identifies a model; "" where there is none."""
     try:
         return hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
     except OSError:
@@ -127,10 +127,10 @@ def manifest_hash(folder: Path) -> str:
 
 
 class Journal:
-    """The changes of a model folder: those that are there are read, others are appended.
+    """The changes of a model folder, to read and to append to.
 
-    A journal goes with the manifest that the folder has now. Where the folder is replaced by another, it has no more
-    changes to read, and none can be appended.
+    A journal belongs to the manifest that the folder has now. Once the folder is replaced, the journal gives no more
+    changes, and none can be appended.
     """
 
     def __init__(self, folder: str | Path, *, wait_seconds: float = WAIT_SECONDS) -> None:
@@ -138,26 +138,26 @@ class Journal:
         self.file = self.folder / FILE
         self.model = manifest_hash(self.folder)
         self._wait_seconds = wait_seconds
-        self._read_to, self._num_lines = 0, 0  # what ``unread`` has given
-        self._known_to = 0  # what this journal has read or written: others may have appended behind it
+        self._read_to, self._num_lines = 0, 0  # read by ``unread``
+        self._known_to = 0  # read or written by this journal; other processes may have appended more
         self._seen: tuple[int, ...] = ()
         self._bad: ModelError | None = None
 
     @property
     def version(self) -> str:
-        """The model that the journal goes with: 12 digits of the hash of its manifest."""
+        """The model that the journal belongs to: 12 digits of the hash of its manifest."""
         return self.model[:12]
 
     def is_current(self) -> bool:
-        """Whether the folder still holds the model that the journal goes with."""
+        """Whether the folder still holds the model that the journal belongs to."""
         return manifest_hash(self.folder) == self.model
 
     def locked(self) -> AbstractContextManager[None]:
-        """Nobody else appends or replaces the folder meanwhile."""
+        """A lock: no other process appends or replaces the folder meanwhile."""
         return locked(self.folder, wait_seconds=self._wait_seconds)
 
     def unread(self) -> list[Change]:
-        """What was appended since the last call, by this process or others; one look at the file where it is nothing.
+        """The changes that any process has appended since the last call; without any, it costs one stat of the file.
 
         Raises:
             ModelError: a line is not a change; the file and the line are named.
@@ -177,7 +177,7 @@ class Journal:
         if seen == self._seen or not self.is_current():
             return []
         written = self._written_from(self._read_to)
-        # Behind the last line end is what a killed process has left, or what another is about to finish.
+        # An incomplete last line is from a killed process, or another process is writing it now.
         whole = written[: written.rfind(b"\n") + 1]
         changes = []
         for line in whole.splitlines(keepends=True):
@@ -192,17 +192,17 @@ class Journal:
         return changes
 
     def append(self, change: Change) -> None:
-        """Add a change, once it is on the disk; `unread` gives it too.
+        """Append a change and return once it is on the disk; `unread` gives it too.
 
-        It must be one that the model can take after all that was appended before. So read to the end, check and append
-        under the lock, as ``Model.change`` does; where others have appended meanwhile, this refuses.
+        It must fit the model after all earlier changes. So read to the end, check and append under the lock, as
+        ``Model.change`` does; if other processes have appended meanwhile, the change is refused.
 
         Raises:
             DataError: it is not a change.
-            LockedError: the folder is being changed by another process.
-            ModelError: the folder holds another model by now, or the disk refuses.
+            LockedError: another process is changing the folder.
+            ModelError: the folder holds another model now, or the change cannot be written.
         """
-        parsed(change)
+        parse_change(change)
         if self._bad is not None:
             raise self._bad
         line = msgspec.json.encode(change) + b"\n"
@@ -219,22 +219,22 @@ class Journal:
                 )
             self._write(line)
 
-    def together(self, known: Callable[[], Container[str]]) -> Iterator[Change]:
-        """What is unread, each change after it was checked; labels that were added one after the other as one change.
+    def batches(self, known: Callable[[], Container[str]]) -> Iterator[Change]:
+        """The unread changes, checked; consecutive additions are one change.
 
         Args:
-            known: gives the uids of the labels as they are now, with all that was given here before.
+            known: gives the uids of the labels as they are now, after all changes given before.
         """
         added: list[Any] = []
         uids: set[str] = set()
         for number, change in self.unread_lines():
-            joins = "add" in change and len(added) + len(change["add"]) <= _TOGETHER
+            joins = "add" in change and len(added) + len(change["add"]) <= _BATCH
             if added and not joins:
                 yield {"add": added}
                 added, uids = [], set()
             try:
-                new = check(change, known())
-                check_new(new, uids)
+                new = check_change(change, known())
+                check_uids(new, uids)
             except DataError as error:
                 raise self.refuse(number, error) from None
             if "add" in change:
@@ -246,7 +246,7 @@ class Journal:
             yield {"add": added}
 
     def refuse(self, number: int, error: Exception) -> ModelError:
-        """The error of a line that is not what it must be; nothing behind it is read, and nothing more appended."""
+        """The error of an invalid line; no later line is read, and nothing more is appended."""
         self._bad = ModelError(
             f"{self.file}:{number}: a line must be a change of labels that the model can take, but: {error}; "
             "copy the model again"
@@ -259,7 +259,7 @@ class Journal:
         try:
             descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o644)
             try:
-                # What a killed process has left of a line, never acknowledged.
+                # An incomplete line of a killed process was never acknowledged.
                 os.ftruncate(descriptor, self._known_to)
                 try:
                     _write_all(descriptor, line, self._known_to)
@@ -314,7 +314,7 @@ class Journal:
     def _decoded(self, line: bytes) -> Change:
         try:
             change: Change = msgspec.json.decode(line, type=dict[str, Any])
-            parsed(change)
+            parse_change(change)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, DataError) as error:
             raise self.refuse(self._num_lines, error) from None
         return change

@@ -1,4 +1,4 @@
-"""The labels of a model by id: they come one at a time and go, and each costs the same however many there are.
+"""The labels of a model by id. Adding, removing or renaming one label costs the same in a set of any size.
 
 Shapes: L labels.
 """
@@ -26,21 +26,21 @@ ORDERS = ("frequency", "text", "id")
 class LabelSet:
     """The labels of a model.
 
-    ``added``, ``without`` and ``renamed`` give the set after a change. It takes over what the set before it has instead
-    of copying it, so that one label more costs the same however many there are: go on with the new set alone. Nothing
-    else changes a set: its arrays cannot be written, and its lists must not be.
+    ``with_labels``, ``without`` and ``with_text`` give the set after a change. It takes over the lists and arrays of
+    the set before instead of copying them: use only the new set afterwards. Nothing else changes a set: its arrays
+    cannot be written, and its lists must not be.
 
     Attributes:
         texts: their texts.
         uids: the user's own names; no two labels that are not removed share one.
-        frequencies: number of train texts of each; 0 for one that was added.
-        removed: which are not predicted any more.
+        frequencies: number of training texts per label; 0 for an added label.
+        removed: the labels that are not predicted any more.
 
     >>> labels = LabelSet(["Shoe", "Hat"], ["s", "h"], np.array([120, 3]), np.array([False, False]))
-    >>> labels = labels.added(["Red hat"], ["r"]).without([1])
+    >>> labels = labels.with_labels(["Red hat"], ["r"]).without([1])
     >>> labels.id_of("r"), [labels.frequency_class(label) for label in range(3)]
     (2, ['head', 'tail', 'tail'])
-    >>> labels.chosen(order="text", search="hat").tolist()
+    >>> labels.select(order="text", search="hat").tolist()
     [2]
     """
 
@@ -48,12 +48,12 @@ class LabelSet:
     uids: list[str]
     frequencies: NDArray[np.int64]
     removed: NDArray[np.bool_]
-    # Room that the two arrays grow into; they are the first part of it.
+    # The two arrays are the first part of larger ones, into which they grow.
     _rooms: dict[str, NDArray[Any]] = field(init=False, repr=False)
     _orders: dict[Order, NDArray[np.int64]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Copies: what grows here must not grow in whatever it was made from.
+        # Copies: the lists that this set was made from must not grow with it.
         own = {"texts": list(self.texts), "uids": list(self.uids)}
         rooms = {"frequencies": np.array(self.frequencies), "removed": np.array(self.removed)}
         for name, value in {**own, "_rooms": rooms}.items():
@@ -65,18 +65,18 @@ class LabelSet:
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        """Ids by uid, without the removed; made when first wanted and kept from then on."""
+        """Ids by uid, without removed labels; computed once."""
         removed = self.removed.tolist()
         return {uid: label for label, uid in enumerate(self.uids) if not removed[label]}
 
     @cached_property
     def _folded(self) -> list[str]:
-        """Texts in one case, to search in."""
+        """Texts in one case, for searches."""
         return [text.casefold() for text in self.texts]
 
     @cached_property
     def _classes(self) -> list[str]:
-        """Head, torso or tail by id: answers name the class of each label, so that it is not worked out every time."""
+        """Head, torso or tail by id; computed once, because answers name the class of each label."""
         return [CLASSES[number] for number in frequency_classes(self.frequencies).tolist()]
 
     def __contains__(self, uid: object) -> bool:
@@ -84,7 +84,7 @@ class LabelSet:
         return uid in self._ids
 
     def id_of(self, uid: str) -> int:
-        """The id of a label by its uid; a removed label is not one any more."""
+        """The id of a label by its uid; removed labels are not found."""
         try:
             return self._ids[uid]
         except KeyError:
@@ -94,14 +94,14 @@ class LabelSet:
         """Head, torso or tail."""
         return self._classes[label]
 
-    def added(self, texts: Sequence[str], uids: Sequence[str]) -> LabelSet:
-        """The labels with further ones, which get the next ids and have no train text."""
+    def with_labels(self, texts: Sequence[str], uids: Sequence[str]) -> LabelSet:
+        """The labels with further ones, which get the next ids and have no training text."""
         first, count = len(self), len(self) + len(texts)
-        # Whatever is cached must exist before it can be kept up to date.
+        # Caches must exist before they can be updated.
         ids, classes, folded = self._ids, self._classes, self.__dict__.get("_folded")
         for name, room in self._rooms.items():
             if count > len(room):
-                # An eighth more: a label costs a few copied numbers on average, and memory stays near what is needed.
+                # An eighth more: on average, a label costs a few copied numbers, with little unused memory.
                 size = max(count, first + first // 8, 1024)
                 self._rooms[name] = np.concatenate([room[:first], np.zeros(size - first, dtype=room.dtype)])
         self.texts.extend(texts)
@@ -121,7 +121,7 @@ class LabelSet:
                 del self._ids[self.uids[label]]
         return self._next(len(self))
 
-    def renamed(self, label: int, text: str) -> LabelSet:
+    def with_text(self, label: int, text: str) -> LabelSet:
         """The labels with another text for one of them."""
         self.texts[label] = text
         if "_folded" in self.__dict__:
@@ -134,13 +134,13 @@ class LabelSet:
         after._show(count)
         return after
 
-    def chosen(
+    def select(
         self, *, search: str = "", frequency: str | None = None, order: Order = "frequency"
     ) -> NDArray[np.int64]:
-        """Ids of labels that are not removed, in an order, equals by id.
+        """Ids of labels that are not removed, in an order; ties by id.
 
         Args:
-            search: only those whose text holds this, in any case, or whose uid it is.
+            search: only labels with this in their text, in any case, or as their uid.
             frequency: only head, torso or tail labels.
             order: "frequency" (most frequent first), "text" or "id".
         """

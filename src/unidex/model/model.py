@@ -17,7 +17,7 @@ from unidex.config import Config
 from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError, UnidexError, listed
 from unidex.model import folder as model_folder
-from unidex.model import journal as changes
+from unidex.model.journal import Change, Journal, check_change, check_label, check_uids, parse_change
 from unidex.model.label_set import LabelSet
 from unidex.model.new_labels import initial_classifiers
 from unidex.model.refusals import check_verb
@@ -54,7 +54,7 @@ class Model:
         self.scorer: Scorer = scorer
         # A copy: labels that are added here must not appear elsewhere.
         self.labels = replace(labels)
-        self.journal: changes.Journal | None = None
+        self.journal: Journal | None = None
         self.network.eval()
 
     @property
@@ -147,7 +147,7 @@ class Model:
             return TopK(np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32))
         if len(blocks) == 1:
             return blocks[0]
-        return TopK(np.concatenate([block.ids for block in blocks]), np.concatenate([block.scores for block in blocks]))
+        return TopK.concatenate(blocks)
 
     def probabilities(self, topk: TopK, mode: Mode | None = None) -> NDArray[np.float32] | None:
         """How likely each predicted label is right, N x K, 0 for none; None without a calibration for the mode.
@@ -198,8 +198,8 @@ class Model:
                 f"there must be one uid per label, but there are {len(texts)} labels and {len(new_uids)} uids"
             )
         for uid, text in zip(new_uids, texts, strict=True):
-            changes.check_label(uid, text)
-        changes.check_new(new_uids, self.labels)
+            check_label(uid, text)
+        check_uids(new_uids, self.labels)
         check_verb("add_labels", self)
         if not texts:
             return np.empty(0, dtype=np.int64)
@@ -212,7 +212,7 @@ class Model:
             classifier = network.classifier.as_searched(rows)
         no_texts = np.zeros(len(texts), dtype=np.int64)
         ids = scorer.index.add(scorer.layout.rows(Vectors(dual, classifier), no_texts).cpu().numpy())
-        self.labels = self.labels.added(texts, new_uids)
+        self.labels = self.labels.with_labels(texts, new_uids)
         if scorer.knn is not None:
             scorer.knn.grow(len(self.labels))
         return ids
@@ -230,16 +230,16 @@ class Model:
         """Give a label another text, by which the dual encoder knows it; its id, uid and classifier stay."""
         if not 0 <= label < len(self.labels) or self.labels.removed[label]:
             raise DataError(f"a label to rename must be among the model's, but it does not have {label}")
-        changes.check_label(self.labels.uids[label], text)
+        check_label(self.labels.uids[label], text)
         dual = self.vectors([text]).dual
         if dual is not None:
             index, ids = self.scorer.index, np.array([label])
             index.replace(ids, self.scorer.layout.with_head(index.vectors(ids), "dual", dual))
-        self.labels = self.labels.renamed(label, text)
+        self.labels = self.labels.with_text(label, text)
 
-    def apply(self, change: changes.Change) -> list[int]:
+    def apply(self, change: Change) -> list[int]:
         """Apply a change of labels from a journal, or refuse it as a whole; the result is the labels' ids."""
-        added, removed, renamed = changes.parsed(change)
+        added, removed, renamed = parse_change(change)
         if renamed is not None:
             label = self.labels.id_of(renamed.uid)
             self.rename_label(label, renamed.text)
@@ -251,7 +251,7 @@ class Model:
         ids_added = self.add_labels([label.text for label in added], [label.uid for label in added])
         return [int(label) for label in ids_added]
 
-    def change(self, change: changes.Change) -> list[int]:
+    def change(self, change: Change) -> list[int]:
         """Apply a change and write it to the folder that the model was loaded from; it is on the disk afterwards.
 
         Changes by other processes are applied first, so that a label has the same id everywhere. A model that was not
@@ -261,7 +261,7 @@ class Model:
             return self.apply(change)
         with self.journal.locked():
             self.catch_up()
-            if changes.check(change, self.labels):
+            if check_change(change, self.labels):
                 check_verb("add_labels", self)
             self.journal.append(change)
             return self.catch_up()
@@ -271,7 +271,7 @@ class Model:
         ids: list[int] = []
         if self.journal is None:
             return ids
-        for change in self.journal.together(lambda: self.labels):
+        for change in self.journal.batches(lambda: self.labels):
             ids += self.apply(change)
         return ids
 
@@ -284,7 +284,7 @@ class Model:
         with self.journal.locked():
             self.catch_up()
             self._save(Path(folder))
-            self.journal = changes.Journal(folder)
+            self.journal = Journal(folder)
 
     def _save(self, folder: Path) -> None:
         contents = model_folder.Contents(
@@ -300,7 +300,7 @@ class Model:
             last = reading + 1 == _READINGS
             with locked(folder) if last else nullcontext():
                 model_folder.restore(Path(folder))
-                journal = changes.Journal(folder)
+                journal = Journal(folder)
                 try:
                     model = cls._read(Path(folder), device)
                     model.journal = journal

@@ -8,7 +8,6 @@ further labels of the texts, most frequent first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.losses import Targets
+from unidex.sparse_rows import find_sorted
 
 Ids = NDArray[np.int64]
 
@@ -99,12 +99,12 @@ def make_targets(positives: sparse.csr_array, filter_pairs: sparse.csr_array, te
     A pair that is both counts as a positive.
     """
     rows, places = entries_of(positives, texts)
-    columns, known = _places_in(labels, positives.indices[places])
+    columns, known = find_sorted(labels, positives.indices[places])
     rows, columns, weights = rows[known], columns[known], positives.data[places[known]]
     ignored_rows = ignored_columns = np.empty(0, dtype=np.int64)
     if filter_pairs.nnz:
         ignored_rows, places = entries_of(filter_pairs, texts)
-        ignored_columns, known = _places_in(labels, filter_pairs.indices[places])
+        ignored_columns, known = find_sorted(labels, filter_pairs.indices[places])
         taken = rows * len(labels) + columns
         known &= ~np.isin(ignored_rows * len(labels) + ignored_columns, taken)
         ignored_rows, ignored_columns = ignored_rows[known], ignored_columns[known]
@@ -116,14 +116,6 @@ def make_targets(positives: sparse.csr_array, filter_pairs: sparse.csr_array, te
         torch.from_numpy(ignored_columns),
         (len(texts), len(labels)),
     )
-
-
-def _places_in(pool: Ids, labels: NDArray[np.integer[Any]]) -> tuple[Ids, NDArray[np.bool_]]:
-    """The place of each label in an ascending pool, and whether it is there. Labels outside of it cost nothing."""
-    if len(pool) == 0:
-        return np.zeros(len(labels), dtype=np.int64), np.zeros(len(labels), dtype=bool)
-    places = np.minimum(np.searchsorted(pool, labels), len(pool) - 1)
-    return places, pool[places] == labels
 
 
 def make_batch(

@@ -17,11 +17,11 @@ def plain(text: str) -> str:
     return _UNSHOWABLE.sub("\ufffd", text)
 
 
-def cut(text: str, most: int) -> str:
-    r"""A text in one line, at most so many characters long.
+def cut(text: str, max_length: int) -> str:
+    r"""A text in one line, cut to a maximum length.
 
     >>> cut("a  long\ntext", 6)
     'a long...'
     """
     line = " ".join(text.split())
-    return line if len(line) <= most else line[:most].rstrip() + "..."
+    return line if len(line) <= max_length else line[:max_length].rstrip() + "..."

@@ -17,7 +17,7 @@ from unidex.report.display_text import cut, plain
 from unidex.report.markdown import COST_COLUMNS, cost_cells
 from unidex.report.systems import best_of, shown_metrics
 
-_LABEL_MOST, _TEXT_MOST, _ERROR_MOST = 120, 600, 400
+_MAX_LABEL, _MAX_TEXT, _MAX_ERROR = 120, 600, 400
 _VALIDATION = ("P@1", "P@5")
 
 
@@ -30,7 +30,7 @@ def as_html(
 
     Args:
         table: what table.json holds.
-        curves: model folder -> what its training has said.
+        curves: model folder -> its training log.
         samples: texts with what systems predict for them, as ``samples.side_by_side`` gives them.
     """
     systems = table["systems"]
@@ -150,7 +150,7 @@ def _bars(groups: Sequence[dict[str, Any]], highest: float) -> list[dict[str, An
 def _curves(
     systems: Sequence[dict[str, Any]], curves: Mapping[str, Sequence[dict[str, Any]]]
 ) -> list[tuple[str, list[Markup]]]:
-    """By what is drawn: a small picture a system that has it."""
+    """Per value, one small picture per system that has it."""
     found = []
     for what in ("loss", *_VALIDATION):
         drawn = [
@@ -174,7 +174,7 @@ def _machines(systems: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _versions(systems: Sequence[dict[str, Any]], now: dict[str, str]) -> dict[str, str]:
-    """Of each package the versions that runs had, as one text; of the page itself where no run has said them."""
+    """Per package, the versions of the runs as one text; the versions of this process where no run has any."""
     found: dict[str, list[str]] = {}
     runs = [run["versions"] for system in systems for run in system["runs"] if run["versions"]]
     for versions in runs or [now]:
@@ -200,9 +200,9 @@ def _template() -> Template:
         autoescape=True, undefined=StrictUndefined, finalize=_shown, trim_blocks=True, lstrip_blocks=True
     )
     filters: dict[str, Callable[..., str]] = {
-        "label": partial(cut, most=_LABEL_MOST),
-        "text": partial(cut, most=_TEXT_MOST),
-        "error": partial(cut, most=_ERROR_MOST),
+        "label": partial(cut, max_length=_MAX_LABEL),
+        "text": partial(cut, max_length=_MAX_TEXT),
+        "error": partial(cut, max_length=_MAX_ERROR),
         "seconds": numbers.seconds,
         "percent": numbers.percent,
     }

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from unidex.metrics.bins import CLASSES, HEAD_ABOVE, TAIL_BELOW
+from unidex.data.summary import HEAD_ABOVE, TAIL_BELOW
+from unidex.metrics.bins import CLASSES
 from unidex.report.pictures import INK, LINE, new_figure, save_figure
 
 # Told apart by eyes that do not see red and green, and in print without colour by their lightness.
@@ -20,7 +21,7 @@ _MEANING = dict(
         strict=True,
     )
 )
-_MOST = 24  # more would be a hedgehog
+_MAX_DRAWN = 24  # more lines cannot be told apart
 _WIDTH, _ROW, _RADIUS = 10.0, 0.62, 2.0  # inches
 
 
@@ -33,7 +34,7 @@ def draw_similar(found: dict[str, Any], file: Path) -> None:
         found: the result of `find_similar`.
         file: the picture to write, .png, .svg or .pdf.
     """
-    similar = found["similar"][:_MOST]
+    similar = found["similar"][:_MAX_DRAWN]
     num_right = (len(similar) + 1) // 2
     height = max(3.4, _ROW * num_right + 1.9)
     figure, axes = new_figure(_WIDTH, height)
@@ -112,5 +113,5 @@ def _name(row: dict[str, Any]) -> str:
     return " ".join(str(row["text"] or row["uid"]).split())
 
 
-def _wrapped(text: str, width: int, most: int) -> str:
-    return "\n".join(textwrap.wrap(text, width, max_lines=most, placeholder=" ..."))
+def _wrapped(text: str, width: int, max_lines: int) -> str:
+    return "\n".join(textwrap.wrap(text, width, max_lines=max_lines, placeholder=" ..."))

@@ -8,7 +8,7 @@ from typing import Any
 from unidex.report import numbers
 from unidex.report.systems import best_of, shown_metrics
 
-COST_COLUMNS = ("training", "CPU", "peak memory", "parameters", "model", "CPU a text predicted")
+COST_COLUMNS = ("training", "CPU", "peak memory", "parameters", "model", "CPU per predicted text")
 
 
 def metric_rows(table: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -52,7 +52,7 @@ def as_markdown(table: dict[str, Any]) -> str:
         f"# {_cell(table['title'])}",
         f"{_sizes(data)}. Percent on test; mean ± standard deviation over seeds; best in bold.",
         _table(columns, rows),
-        "What it took (means over seeds; training is wall-clock time, memory the most that its process had):",
+        "Costs (means over seeds; training is wall-clock time, memory the maximum of its process):",
         _table(*cost_rows(table)),
     ]
     if table["failed"]:

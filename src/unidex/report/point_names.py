@@ -41,7 +41,7 @@ class _Box:
 def place_names(points: Sequence[tuple[float, float]], names: Sequence[str], width: float, height: float) -> list[Name]:
     """A place for each name, near its point, inside the picture, off other names and points.
 
-    Greedy: a name takes the first free place, or where none is free the one with the least overlap.
+    Greedy: a name takes the first free place, or where none is free the one with the smallest overlap.
 
     >>> [name.anchor for name in place_names([(10, 50), (95, 50)], ["left", "right"], 100, 100)]
     ['left', 'right']

@@ -1,4 +1,4 @@
-"""A picture of what probabilities say and what is right."""
+"""A picture of probabilities against the share that is right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BEFORE = "#f59e0b"
 
 
 def draw_reliability(found: dict[str, Any], file: Path) -> None:
-    """Share of labels that are right against what was said of them, before and after; the diagonal is the ideal.
+    """Share of labels that are right against their probability, before and after calibration; the diagonal is ideal.
 
     The area of a point grows with its number of labels.
 
@@ -21,14 +21,14 @@ def draw_reliability(found: dict[str, Any], file: Path) -> None:
     """
     figure, axes = new_figure(5.6, 5.2)
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
-    most = max((part["num_places"] for bins in found["bins"].values() for part in bins), default=1)
+    max_places = max((part["num_places"] for bins in found["bins"].values() for part in bins), default=1)
     for name, colour, marker in (("before", _BEFORE, "s"), ("after", LINE, "o")):
         bins = found["bins"][name]
-        said, right = ([part[what] for part in bins] for what in ("probability", "share"))
-        axes.plot(said, right, color=colour, linewidth=1.4, alpha=0.8)
-        sizes = [14 + 160 * part["num_places"] / most for part in bins]
+        predicted, right = ([part[what] for part in bins] for what in ("probability", "share"))
+        axes.plot(predicted, right, color=colour, linewidth=1.4, alpha=0.8)
+        sizes = [14 + 160 * part["num_places"] / max_places for part in bins]
         axes.scatter(
-            *(said, right, sizes, colour),
+            *(predicted, right, sizes, colour),
             **{"marker": marker, "edgecolors": "white", "linewidths": 0.8, "zorder": 3, "clip_on": False},
             label=f"{name}: error {found[f'ece_{name}']:.3f}",
         )
@@ -43,7 +43,7 @@ def draw_reliability(found: dict[str, Any], file: Path) -> None:
             textcoords="offset points",
             **{"rotation": 90, "va": "top", "ha": "right", "fontsize": 8, "color": INK},
         )
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability that was said", ylabel="share that is right")
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="predicted probability", ylabel="share that is right")
     axes.set_aspect("equal")
     axes.legend(loc="lower right", frameon=False, labelcolor=INK)
     axes.set_title(f"{found['data']}: {found['num_texts']:,} texts", loc="left", color=INK, fontsize=11)

@@ -1,4 +1,4 @@
-"""Runs as systems: one row a recipe and augmentation, with mean and spread over its seeds. Plain values throughout."""
+"""Runs as systems: one row per recipe and augmentation, with mean and spread over its seeds, as plain values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def spread_of(values: Iterable[float | None]) -> dict[str, Any]:
 
 
 def shown_metrics(systems: Sequence[dict[str, Any]]) -> list[str]:
-    """The metrics that a table shows: those of `SHOWN` that any system has."""
+    """The metrics that a table shows: all of `SHOWN` that any system has."""
     return [name for name in SHOWN if any(name in system["metrics"] for system in systems)]
 
 

@@ -1,6 +1,6 @@
-"""Probabilities that mean something: how likely a predicted label is right, by its score, place and frequency class.
+"""Calibration: the probability that a predicted label is right, by its score, place and frequency class.
 
-A logistic regression on what is known of a place gives a logit z; an increasing piecewise-linear table, from isotonic
+A logistic regression on features of a place gives a logit z; an increasing piecewise-linear table, from isotonic
 regression, gives the probability of z:
 
     z = w1 s + w2 (s - s_1) + w3 (s - mean of s_1 .. s_r) + w4 ln r + w5 [head] + w6 [tail] + b,    p = table(z)
@@ -30,18 +30,18 @@ from unidex.metrics.thresholds import Threshold
 from unidex.topk import TopK
 
 FEATURES = ("score", "below_best", "below_mean", "log_place", "head", "tail")
-# How strongly weights of features of variance 1 are pulled to 0.
+# L2 penalty of the weights of features of variance 1.
 _L2 = 1.0
 BEST_F1 = "best-f1"
 
 
 def place_features(topk: TopK, frequencies_L: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What is known of each place.
+    """The features of each place.
 
     Formula: (s, s - s_1, s - mean of s_1 .. s_r, ln r, [head], [tail]) at place r; torso is neither.
 
     Shapes:
-        topk [N, K], frequencies_L [L], result [N, K, 6]; what stands for a place without a label means nothing.
+        topk [N, K], frequencies_L [L], result [N, K, 6]; values at places without a label mean nothing.
 
     >>> topk = TopK.rank([[3, 0]], [[0.75, 0.25]])
     >>> place_features(topk, np.array([200, 0, 0, 2])).round(2).tolist()
@@ -82,7 +82,7 @@ def fit_logistic(
     right = int(hits_P.sum())
     base = float(logit((right + 0.5) / (num_places + 1)))
     if right in (0, num_places):
-        # Nothing tells right from wrong here; the least that can be said without claiming to be certain.
+        # No feature can tell right from wrong here; the base rate, without certainty.
         return np.zeros(num_features), base
     scaled_PF = (features_PF - mean_F) / scale_F
     signs_P = np.where(hits_P, 1.0, -1.0)
@@ -148,16 +148,16 @@ class _Saved(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """How probable a place is, and from which probability on to give labels.
+    """The probability of a place, and thresholds for giving labels.
 
     Attributes:
         weights_F: of the features of a place.
         intercept: added to their sum.
-        knots_M: logits of the table, rising.
-        values_M: their probabilities, not falling.
+        knots_M: logits of the table, ascending.
+        values_M: their probabilities, never descending.
         mode: the heads whose scores these are: both, dual or classifier.
-        thresholds: by name, "best-f1" and such as "precision-0.9"; one that no probability reaches is left out.
-        measured: on which texts, and how well it held there.
+        thresholds: by name, such as "best-f1" and "precision-0.9"; a threshold that no probability reaches is left out.
+        measured: number of texts and errors of the fit.
     """
 
     weights_F: NDArray[np.float64]
@@ -172,7 +172,7 @@ class Calibration:
     def fit(
         cls, topk: TopK, hits_NK: NDArray[np.bool_], frequencies_L: NDArray[np.int64], mode: str = "both"
     ) -> Calibration:
-        """Fit to places of which is known whether they are right; thresholds and measurements are left to the caller.
+        """Fit to places and hits; thresholds and measurements are left to the caller.
 
         Shapes:
             topk [N, K], hits_NK [N, K], frequencies_L [L].
@@ -193,7 +193,7 @@ class Calibration:
         """
         if topk.ids.size == 0:
             return np.zeros(topk.ids.shape, dtype=np.float32)
-        # As place_features and a product, without the array of all features: a service asks for this at each request.
+        # As place_features and a product, without the array of all features: a service computes this for each request.
         score, below_best, below_mean, log_place, head, tail = self.weights_F.tolist()
         scores_NK = np.where(topk.ids < 0, 0.0, topk.scores).astype(np.float64)
         places_K = np.arange(1, topk.k + 1)
@@ -209,7 +209,7 @@ class Calibration:
         return np.where(topk.ids < 0, 0.0, found).astype(np.float32)
 
     def min_probability(self, asked: str | float) -> float:
-        """A least probability by number or by name of a threshold."""
+        """A minimum probability by number or by name of a threshold."""
         text = str(asked).strip()
         if text in self.thresholds:
             return self.thresholds[text].probability
@@ -219,13 +219,13 @@ class Calibration:
             value = float("nan")
         if not 0 <= value <= 1:
             raise DataError(
-                f"a least probability must be a number from 0 to 1 or one of the model's thresholds "
+                f"a minimum probability must be a number from 0 to 1 or one of the model's thresholds "
                 f"({listed(self.thresholds) or 'it has none'}), but is {quoted(asked)}"
             )
         return value
 
     def summary(self) -> dict[str, Any]:
-        """How well it held where it was measured, and the thresholds: for metrics.json."""
+        """Measured errors and thresholds, for metrics.json."""
         return dict(self.measured) | {"thresholds": self.as_dict()["thresholds"]}
 
     def as_dict(self) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
-        """What ``as_dict`` gave, as a calibration again."""
+        """Read what ``as_dict`` gave."""
         try:
             saved = msgspec.convert(values, _Saved)
             weights = np.array([saved.weights[name] for name in FEATURES])

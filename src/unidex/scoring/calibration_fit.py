@@ -1,7 +1,7 @@
-"""Fitting a calibration to texts whose labels are known, and finding out how well it holds.
+"""The fit of a calibration to texts whose labels are known, and its measured quality.
 
-Each half of the texts gets its probabilities from a fit to the other half; errors and thresholds are those of these
-probabilities. What is kept is fitted to all.
+Each half of the texts gets its probabilities from a fit to the other half; errors and thresholds are measured on
+these. The final calibration is fitted to all texts.
 
 Shapes: N texts, K places, L labels, P places of all texts.
 """
@@ -23,11 +23,11 @@ from unidex.scoring.calibration import BEST_F1, Calibration
 from unidex.sparse_rows import contains
 from unidex.topk import TopK
 
-# Places that are fitted to and searched for thresholds, and those whose error is told: the ones `predict` gives.
+# Places that the fit and the thresholds use, and those whose error is reported: the default of `predict`.
 PLACES = 10
 SHOWN = 5
-# With fewer texts, what is fitted is chance.
-LEAST_TEXTS = 20
+# With fewer texts, the fit is chance.
+MIN_TEXTS = 20
 PRECISION = 0.9
 _SEED = 0
 
@@ -39,8 +39,8 @@ class Places:
     Attributes:
         topk: the predicted labels without filter pairs, N x K.
         hits_NK: which are right.
-        frequencies_L: number of train texts of each label.
-        num_positives: all labels that the texts have, also those that are not predicted.
+        frequencies_L: number of training texts per label.
+        num_positives: number of labels of all texts, also of those that are not predicted.
     """
 
     topk: TopK
@@ -65,16 +65,16 @@ class Places:
         return cls(topk, contains(positives, topk.ids), frequencies_L, int(positives.nnz))
 
     def rows(self, chosen_N: NDArray[np.bool_]) -> Places:
-        """Those of some texts."""
+        """The places of some texts."""
         topk = TopK(self.topk.ids[chosen_N], self.topk.scores[chosen_N])
         return replace(self, topk=topk, hits_NK=self.hits_NK[chosen_N])
 
     def plain(self) -> NDArray[np.float32]:
-        """The scores, cut to 0..1: what one would take for probabilities without a calibration."""
+        """The scores, cut to 0..1: a stand-in for probabilities without a calibration."""
         return np.where(self.topk.ids < 0, 0, np.clip(self.topk.scores, 0, 1)).astype(np.float32)
 
     def fit(self, mode: str) -> Calibration:
-        """A calibration fitted to all of them."""
+        """A calibration fitted to all places."""
         return Calibration.fit(self.topk, self.hits_NK, self.frequencies_L, mode)
 
     def error(self, probabilities_NK: NDArray[np.float32]) -> float:
@@ -113,7 +113,7 @@ class Places:
         return {name: threshold for name, threshold in found.items() if threshold is not None}
 
     def threshold(self, probabilities_NK: NDArray[np.float32], probability: float) -> Threshold:
-        """What a threshold leaves here."""
+        """Precision and recall of a threshold on these places."""
         return at_probability(*self._all(probabilities_NK), self.num_positives, probability)
 
     def _all(self, probabilities_NK: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -125,24 +125,24 @@ class Places:
         return probabilities_NK[there_NK], self.hits_NK[there_NK]
 
 
-def calibrated(
+def fit_calibration(
     places: Places, *, mode: str = "both", precision: float = PRECISION
 ) -> tuple[Calibration, NDArray[np.float32]]:
     """A calibration fitted to places, and their probabilities by fits to the other half of the texts.
 
     Args:
-        places: what is fitted to.
+        places: predictions and hits.
         mode: the heads that made the scores.
-        precision: for which precision to look for a threshold, beside that of the best F1.
+        precision: find a threshold for this precision, beside the threshold of the best F1.
     """
     if not 0 < precision <= 1:
         raise DataError(f"--precision must be above 0 and at most 1, but is {precision:g}")
     num_texts = len(places.topk)
-    if num_texts < LEAST_TEXTS:
+    if num_texts < MIN_TEXTS:
         raise DataError(
-            f"probabilities need at least {LEAST_TEXTS} texts to be fitted to, but there are {num_texts}; take more"
+            f"probabilities need at least {MIN_TEXTS} texts to be fitted to, but there are {num_texts}; take more"
         )
-    # Drawn, not every second text: an order of the texts must not decide which half they are in.
+    # At random, not every second text: the order of the texts must not decide their half.
     first_N = np.random.default_rng(_SEED).permutation(num_texts) % 2 == 0
     probabilities_NK = np.zeros(places.topk.ids.shape, dtype=np.float32)
     for fitted_N in (first_N, ~first_N):
@@ -158,8 +158,10 @@ def calibrated(
     return replace(places.fit(mode), thresholds=thresholds, measured=measured), probabilities_NK
 
 
-def checked(places: Places, calibration: Calibration, probabilities_NK: NDArray[np.float32]) -> dict[str, Any]:
-    """How well probabilities hold on places, and what the thresholds of a calibration leave there, as plain values."""
+def measure_calibration(
+    places: Places, calibration: Calibration, probabilities_NK: NDArray[np.float32]
+) -> dict[str, Any]:
+    """The errors of probabilities on places, and the precision and recall of thresholds, as plain values."""
     return {
         "num_texts": len(places.topk),
         "num_places": places.topk.k,

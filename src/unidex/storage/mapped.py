@@ -30,7 +30,7 @@ def load_array(file: Path, shape: Shape, dtype: Type = None, *, mapped: bool = F
     try:
         return read_array(file, shape, dtype, "c" if mapped else None)
     except ValueError as error:
-        raise ModelError(f"{file}: {error}; copy the model again, or build it anew") from None
+        raise ModelError(f"{file}: {error}; copy the model again, or build it again") from None
 
 
 def read_array(file: Path, shape: Shape, dtype: Type = None, mode: Mode = None) -> NDArray[Any]:

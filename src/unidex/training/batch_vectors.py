@@ -182,7 +182,7 @@ class Chunks:
     def send_texts(self, gradients: Parts) -> None:
         """Go back through this process's texts, with the sum of all processes' gradients."""
         if self._gathers:
-            gradients = tuple(self._processes.sum_of_mine(part) for part in gradients)
+            gradients = tuple(self._processes.reduce_scatter(part) for part in gradients)
         if self._read is not None:
             backward(self._scored, (*gradients, self._gradient_PD) if self._towers.has_dual else gradients)
             gradients, of_labels = (tuple(_gradient(leaf) for leaf in side) for side in self._read)

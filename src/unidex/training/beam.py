@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from unidex.config import Loss as LossSettings
 from unidex.config.tree import at_level
 from unidex.distributed import ALONE, Processes
-from unidex.index.tree import opened
+from unidex.index.tree import child_candidates
 from unidex.losses import HeadLoss, Targets
 from unidex.nn.candidate_scores import candidate_scores
 from unidex.nn.row_table import Touched
@@ -93,7 +93,7 @@ class Beam:
             worth_BK = chances_BK if above_BK is None else chances_BK * above_BK
             width = at_level(settings.beam, self.tree.shape.levels[level])
             ids_BW, chances_BW = kept_clusters(ids_BK, chances_BK, worth_BK, true_BK, width)
-            ids_BK, above_BK = self._same_width(*opened(ids_BW, chances_BW, self._children[level]))
+            ids_BK, above_BK = self._same_width(*child_candidates(ids_BW, chances_BW, self._children[level]))
         if self.towers.has_classifier:
             asked, _ = candidate_targets(targets, own.start, ids_BK)
             value = value + self._labels(leaves[0] * scale, ids_BK, asked, seed, touched)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.augment.walks import walks_by
+from unidex.augment.walks import walk_targets_by
 from unidex.config import Augment, Config
 from unidex.distributed import ALONE, Processes
 from unidex.nn.classifier_parts import FREE, GRAPH, TEXT, ClassifierParts, normalised_graph
@@ -84,4 +84,4 @@ def words_of_labels(config: Config, encoder: Any, labels: Any) -> sparse.csr_arr
 
 def label_graph(positives: sparse.csr_array, settings: Augment, seed: int) -> sparse.csr_array:
     """Which labels come together, by random walks, as a graph whose rows and columns are evened out; L x L."""
-    return normalised_graph(walks_by(settings, positives, np.random.default_rng([seed, _GRAPH])))
+    return normalised_graph(walk_targets_by(settings, positives, np.random.default_rng([seed, _GRAPH])))

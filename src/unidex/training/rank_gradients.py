@@ -36,7 +36,7 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.processes.sum_of_mine(gradient), None
+        return ctx.processes.reduce_scatter(gradient), None
 
 
 class _Summed(torch.autograd.Function):

@@ -18,7 +18,7 @@ from unidex.nn.label_tree import LabelTree, label_centroids, nested_clusters
 logger = logging.getLogger(__name__)
 
 # Astec's walks between labels, which smooth their centroids; none where a label has too many texts.
-_WALK = {"length": 50, "restart": 0.2, "most": 10}
+_WALK_LENGTH, _WALK_RESTART, _WALK_MAX_LABELS = 50, 0.2, 10
 _MAX_TEXTS_PER_LABEL = 5000
 _TREE = 4  # part of a seed: batching has 0 to 2, clusters of a surrogate 3
 
@@ -27,7 +27,14 @@ def smoothing_graph(positives: sparse.csr_array, rng: np.random.Generator) -> sp
     """Which labels go together by walks between them, rows that add up to 1; None where a label has too many texts."""
     if np.bincount(positives.indices, minlength=positives.shape[1]).max(initial=0) > _MAX_TEXTS_PER_LABEL:
         return None
-    graph = walk_targets(positives, rng, verbose=_MAX_TEXTS_PER_LABEL, **_WALK)  # type: ignore[arg-type]
+    graph = walk_targets(
+        positives,
+        rng,
+        length=_WALK_LENGTH,
+        restart=_WALK_RESTART,
+        max_targets=_WALK_MAX_LABELS,
+        verbose=_MAX_TEXTS_PER_LABEL,
+    )
     return sparse.csr_array(graph / graph.sum(axis=1)[:, None])
 
 

@@ -17,7 +17,7 @@ from unidex.errors import UnidexError
 from unidex.metrics.evaluation import places_needed
 from unidex.nn.network import Network
 from unidex.scoring.calibration import Calibration
-from unidex.scoring.calibration_fit import LEAST_TEXTS, Places, calibrated
+from unidex.scoring.calibration_fit import MIN_TEXTS, Places, fit_calibration
 from unidex.scoring.calibration_fit import PLACES as CALIBRATED_PLACES
 from unidex.scoring.decision_tree import FEATURES as TREE_FEATURES
 from unidex.scoring.decision_tree import DecisionTreeFusion, DecisionTreeRanker
@@ -208,10 +208,10 @@ class Validation:
 
     def calibration_of(self, found: TopK) -> Calibration | None:
         """Probabilities fitted to predictions for the held-out texts; None where texts are too few."""
-        if len(self.split) < LEAST_TEXTS:
-            logger.info("No probabilities: %d validation texts, but %d are needed.", len(self.split), LEAST_TEXTS)
+        if len(self.split) < MIN_TEXTS:
+            logger.info("No probabilities: %d validation texts, but %d are needed.", len(self.split), MIN_TEXTS)
             return None
-        return calibrated(Places.of(found, self.split.positives, self.split.filter_pairs, self._counts()))[0]
+        return fit_calibration(Places.of(found, self.split.positives, self.split.filter_pairs, self._counts()))[0]
 
     def calibration(self, network: Network, config: Config, weights: Weights) -> Calibration | None:
         """Probabilities fitted to a network's predictions with these weights; None where texts are too few."""

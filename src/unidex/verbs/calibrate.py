@@ -37,7 +37,7 @@ def calibrate(
         plot: a file for the reliability diagram.
         reading: how to read ``data``.
     """
-    from unidex.scoring.calibration_fit import PLACES, Places, calibrated, checked
+    from unidex.scoring.calibration_fit import PLACES, Places, fit_calibration, measure_calibration
 
     dataset = data if isinstance(data, Dataset) else read(data, reading)
     texts = find_split(dataset, split)
@@ -53,10 +53,10 @@ def calibrate(
         if check and model.scorer.calibration is not None:
             probabilities = model.scorer.calibration.probabilities(places.topk, frequencies)
         else:
-            model.scorer.calibration, probabilities = calibrated(places, mode=mode, precision=precision)
+            model.scorer.calibration, probabilities = fit_calibration(places, mode=mode, precision=precision)
             model.metrics["calibration"] = model.scorer.calibration.summary() | {"data": dataset.name, "split": split}
     found = {"model": str(folder), "data": dataset.name, "split": split}
-    found |= checked(places, model.scorer.calibration, probabilities)
+    found |= measure_calibration(places, model.scorer.calibration, probabilities)
     if plot is not None:
         from unidex.report.reliability_diagram import draw_reliability
 

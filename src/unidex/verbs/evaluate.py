@@ -39,7 +39,7 @@ def predict_split(model: Model, dataset: Dataset, texts: Split, mode: Mode | Non
             found = model.predict(part, places, mode=mode, forbidden=unknown)
             parts.append(TopK(np.where(found.ids < 0, PADDING, ids_of[found.ids]), found.scores))
             advance(len(part))
-    return TopK(np.concatenate([part.ids for part in parts]), np.concatenate([part.scores for part in parts]))
+    return TopK.concatenate(parts)
 
 
 def match_labels(model: Model, dataset: Dataset) -> NDArray[np.int64]:

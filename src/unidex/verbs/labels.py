@@ -86,7 +86,7 @@ def list_labels(
         order: "frequency" (most frequent first), "text" or "id"; ties by id.
         frequency: only head, torso or tail labels.
     """
-    chosen = model.labels.chosen(search=search, frequency=frequency, order=order)
+    chosen = model.labels.select(search=search, frequency=frequency, order=order)
     return [label_row(model, label) for label in chosen[offset : offset + limit].tolist()], len(chosen)
 
 
@@ -137,7 +137,7 @@ def add_labels(folder: Path, texts: Sequence[str], file: Path | None = None) -> 
     new = [(text, text) for text in texts] + ([] if file is None else read_new_labels(file))
     if not new:
         raise DataError("there must be at least one label to add, but none is given; name texts or --file")
-    change = journal.add([text for text, _ in new], [uid for _, uid in new])
+    change = journal.add_change([text for text, _ in new], [uid for _, uid in new])
     return change_labels(load_model(folder), change)
 
 

@@ -80,9 +80,9 @@ def train_together(
     where = choose_device(distributed.local_device(device))
     folder = None if out is None else Path(out)
     work = None if folder is None else folder.with_name(f"{folder.name}.training")
-    with distributed.joined(where) as processes:
+    with distributed.process_group(where) as processes:
         # A run that torchrun restarted resumes on all ranks together: each torchrun counts restarts for itself.
-        resume = processes.any(resume or distributed.restarted())
+        resume = processes.any(resume or distributed.was_restarted())
         if folder is not None and folder.exists():
             if resume:
                 logger.info("%s is finished already; there is nothing to resume", folder)

@@ -18,10 +18,10 @@ from helpers.paths import DOCS
 from helpers.strategies import assert_equal_splits, assert_equal_texts
 from helpers.synthetic import topics
 from unidex import config
-from unidex.augment import methods as making
+from unidex.augment import methods
 from unidex.augment import word_changes as words
 from unidex.augment.cooccurrence import glas_targets, soft_targets
-from unidex.augment.label_points import augmented, label_points
+from unidex.augment.label_points import label_points
 from unidex.augment.walks import walk_targets
 from unidex.cli import augment as verb
 from unidex.config import Augment
@@ -71,7 +71,7 @@ def assert_sound(targets):
 
 
 def test_targets_are_shares_of_the_texts_of_the_label():
-    targets = soft_targets(table(SMALL), delta=0.1, most=0)
+    targets = soft_targets(table(SMALL), delta=0.1, max_targets=0)
     expected = [[1, 2 / 3, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
     np.testing.assert_allclose(targets.toarray(), expected, rtol=1e-6)
     assert_sound(targets)
@@ -81,7 +81,7 @@ def test_targets_are_shares_of_the_texts_of_the_label():
 def test_blocks_give_what_the_dense_product_gives(seed, delta, block, glas):
     positives = random_table(seed, density=0.05 + 0.3 * (seed % 2))
     make = glas_targets if glas else soft_targets
-    targets = make(positives, delta=delta, most=0, block=block)
+    targets = make(positives, delta=delta, max_targets=0, block=block)
     np.testing.assert_allclose(
         targets.toarray(), dense_targets(positives.toarray(), delta, glas=glas), rtol=1e-6, atol=1e-9
     )
@@ -92,8 +92,8 @@ def test_blocks_give_what_the_dense_product_gives(seed, delta, block, glas):
 def test_max_targets_keeps_the_highest_and_the_own_label(seed, most, glas):
     positives = random_table(seed, num_texts=8, density=0.4)
     make = glas_targets if glas else soft_targets
-    whole = make(positives, delta=0.0, most=0).toarray()
-    found = make(positives, delta=0.0, most=most, block=20).toarray()
+    whole = make(positives, delta=0.0, max_targets=0).toarray()
+    found = make(positives, delta=0.0, max_targets=most, block=20).toarray()
     for j, row in enumerate(whole):
         ranked = sorted(np.flatnonzero(row), key=lambda i: (i != j, -row[i], i))
         np.testing.assert_array_equal(np.flatnonzero(found[j]), sorted(ranked[:most]))
@@ -102,23 +102,23 @@ def test_max_targets_keeps_the_highest_and_the_own_label(seed, most, glas):
 
 def test_only_the_rows_of_some_labels():
     positives = random_table(3)
-    whole = soft_targets(positives, delta=0.1, most=3).toarray()
-    some = soft_targets(positives, delta=0.1, most=3, labels=np.array([1, 4, 11]), block=9)
+    whole = soft_targets(positives, delta=0.1, max_targets=3).toarray()
+    some = soft_targets(positives, delta=0.1, max_targets=3, labels=np.array([1, 4, 11]), block=9)
     np.testing.assert_array_equal(some.toarray(), whole[[1, 4, 11]])
 
 
 @pytest.mark.parametrize(("together", "alone", "delta"), [(1, 9, 0.1), (3, 27, 0.1), (2, 8, 0.2), (3, 7, 0.3)])
 def test_a_target_of_delta_is_left_out_and_one_above_it_stays(together, alone, delta):
     rows = [[1, 1]] * together + [[1, 0]] * alone
-    assert soft_targets(table(rows), delta=delta, most=0).toarray()[0].tolist() == [1, 0]
-    kept = soft_targets(table(rows[:-1]), delta=delta, most=0).toarray()[0]
+    assert soft_targets(table(rows), delta=delta, max_targets=0).toarray()[0].tolist() == [1, 0]
+    kept = soft_targets(table(rows[:-1]), delta=delta, max_targets=0).toarray()[0]
     assert kept.tolist() == pytest.approx([1, together / (together + alone - 1)])
 
 
 def test_relevance_does_not_weigh():
     dense = SMALL * np.array([[1, 0.2, 1, 1], [3, 7, 1, 1], [0.1, 1, 1, 1], [1, 1, 30, 1]])
     for make in (soft_targets, glas_targets):
-        graded, binary = (make(table(rows), delta=0.1, most=0) for rows in (dense, SMALL))
+        graded, binary = (make(table(rows), delta=0.1, max_targets=0) for rows in (dense, SMALL))
         np.testing.assert_array_equal(graded.toarray(), binary.toarray())
         assert_sound(graded)
 
@@ -129,7 +129,7 @@ def test_labels_that_no_text_has_get_themselves_alone():
         targets = label_points(positives, Augment(method=method), seed=0).targets.toarray()
         np.testing.assert_array_equal(targets[[0, 2]], np.eye(4)[[0, 2]])
     nothing = sparse.csr_array((3, 2), dtype=np.float32)
-    np.testing.assert_array_equal(soft_targets(nothing, delta=0.0, most=0).toarray(), np.eye(2))
+    np.testing.assert_array_equal(soft_targets(nothing, delta=0.0, max_targets=0).toarray(), np.eye(2))
 
 
 @pytest.mark.parametrize("make", [soft_targets, glas_targets])
@@ -141,7 +141,7 @@ def test_memory_at_the_peak_is_the_result_and_one_block_even_with_a_label_in_eve
     entries = (np.ones(columns.size, dtype=np.float32), columns.ravel(), np.arange(0, columns.size + 1, 30))
     positives = Split.of(Texts.blank(num_texts), sparse.csr_array(entries, shape=(num_texts, num_labels))).positives
     tracemalloc.start()
-    targets = make(positives, delta=delta, most=most, block=block)
+    targets = make(positives, delta=delta, max_targets=most, block=block)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     limit = 10 * targets.nnz + 24 * positives.nnz + 8 * num_texts + 20 * num_labels + 56 * block
@@ -158,9 +158,9 @@ def test_memory_at_the_peak_is_the_result_and_one_block_even_with_a_label_in_eve
 GRAPH = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 0], [1, 0, 0, 0]])
 
 
-def walk(positives, *, seed=0, length=400, restart=0.8, most=10, verbose=500):
+def walk(positives, *, seed=0, length=400, restart=0.8, max_targets=10, verbose=500):
     rng = np.random.default_rng(seed)
-    return walk_targets(positives, rng, length=length, restart=restart, most=most, verbose=verbose)
+    return walk_targets(positives, rng, length=length, restart=restart, max_targets=max_targets, verbose=verbose)
 
 
 def hop_chances(dense):
@@ -205,7 +205,7 @@ def test_walks_keep_few_labels_and_leave_verbose_ones_out(monkeypatch):
     positives = random_table(0, num_texts=60, num_labels=20)
     frequencies = positives.toarray().sum(axis=0)
     verbose = int(np.median(frequencies))
-    found = walk(positives, most=3, verbose=verbose)
+    found = walk(positives, max_targets=3, verbose=verbose)
     left_out = np.flatnonzero(frequencies > verbose)
     assert 0 < len(left_out) < 20
     dense = found.toarray()
@@ -213,11 +213,12 @@ def test_walks_keep_few_labels_and_leave_verbose_ones_out(monkeypatch):
     np.testing.assert_array_equal(dense[:, left_out], np.eye(20)[:, left_out])
     assert np.diff(found.indptr).max() == 3
     assert_sound(found)
-    again, other = walk(positives, most=3, verbose=verbose), walk(positives, seed=1, most=3, verbose=verbose)
+    again = walk(positives, max_targets=3, verbose=verbose)
+    other = walk(positives, seed=1, max_targets=3, verbose=verbose)
     np.testing.assert_array_equal(again.toarray(), dense)
     assert np.any(other.toarray() != dense)
     monkeypatch.setattr("unidex.augment.walks._BLOCK_HOPS", 1000)  # two labels at a time
-    np.testing.assert_array_equal(walk(positives, most=3, verbose=verbose).toarray(), dense)
+    np.testing.assert_array_equal(walk(positives, max_targets=3, verbose=verbose).toarray(), dense)
 
 
 def points_of(positives, seed=0, **settings):
@@ -227,8 +228,10 @@ def points_of(positives, seed=0, **settings):
 def test_methods_give_the_targets_of_their_modules():
     positives = random_table(1)
     found = {method: points_of(positives, method=method, delta=0.2, max_targets=2) for method in ("gandalf", "glas")}
-    assert np.array_equal(found["gandalf"].targets.toarray(), soft_targets(positives, delta=0.2, most=2).toarray())
-    assert np.array_equal(found["glas"].targets.toarray(), glas_targets(positives, delta=0.2, most=2).toarray())
+    assert np.array_equal(
+        found["gandalf"].targets.toarray(), soft_targets(positives, delta=0.2, max_targets=2).toarray()
+    )
+    assert np.array_equal(found["glas"].targets.toarray(), glas_targets(positives, delta=0.2, max_targets=2).toarray())
     assert np.array_equal(points_of(positives, method="one-hot").targets.toarray(), np.eye(12))
     walked = points_of(positives, method="random-walk", max_targets=4).targets
     assert np.diff(walked.indptr).max() == 4
@@ -314,7 +317,7 @@ def shop(uids=True):
 
 def test_an_augmented_data_set_is_the_old_one_and_label_texts():
     before = shop()
-    after = augmented(before, Augment(method="gandalf"), seed=0)
+    after = methods.make(before, "gandalf", {}, seed=0).dataset
     assert_equal_splits(after.train.take(slice(0, 3)), before.train)
     assert_equal_splits(after.test, before.test)
     assert_equal_texts(after.labels.texts, before.labels.texts)
@@ -325,17 +328,16 @@ def test_an_augmented_data_set_is_the_old_one_and_label_texts():
     assert list(points.uids) == ["label::S", "label::H", "label::R", "label::G"]
     assert points.filter_pairs.nnz == 0
     assert points.positives.toarray().tolist() == [[1, 0, 1, 0], [0, 1, 0.5, 0], [0.5, 0.5, 1, 0], [0, 0, 0, 1]]
-    assert augmented(shop(uids=False), Augment(method="gandalf"), seed=0).train.uids is None
-    assert augmented(before, Augment(), seed=0) is before
+    assert methods.make(shop(uids=False), "gandalf", {}, seed=0).dataset.train.uids is None
 
 
 def test_label_points_need_label_texts():
     without = Dataset("blank", Labels(Texts.blank(4)), shop().train)
     with pytest.raises(DataError, match=r"'blank' must have texts and label texts .* all label texts are empty"):
-        augmented(without, Augment(method="gandalf"), seed=0)
+        methods.make(without, "gandalf", {}, seed=0)
     numbers = Split.of(Texts.blank(1), table([[1, 0, 0, 0]]), features=table([[1, 2]]))
     with pytest.raises(DataError, match="comes as sparse features"):
-        augmented(Dataset("numbers", shop().labels, numbers), Augment(method="gandalf"), seed=0)
+        methods.make(Dataset("numbers", shop().labels, numbers), "gandalf", {}, seed=0)
 
 
 def test_dropped_words_are_about_the_share_and_never_all():
@@ -463,11 +465,11 @@ def test_the_verb_says_in_one_line_what_it_wrote(tmp_path):
     [
         (["--method", "magic"], "--method must be one of gandalf, .* but is 'magic'"),
         (["--method", "none"], "--method must be one of"),
-        (["--method", "one-hot", "--delta", 0.2], "--delta has no part in the method one-hot; leave it out"),
-        (["--method", "one-hot", "--no-self-label"], "--no-self-label has no part in the method one-hot"),
-        (["--method", "synonyms", "--label-share", 0.5], "--label-share has no part in the method synonyms"),
-        (["--walk-max-labels", 3], "--walk-max-labels has no part in the method gandalf"),
-        (["--word-share", 0.3], "--word-share has no part in the method gandalf"),
+        (["--method", "one-hot", "--delta", 0.2], "--delta has no effect with the method one-hot; leave it out"),
+        (["--method", "one-hot", "--no-self-label"], "--no-self-label has no effect with the method one-hot"),
+        (["--method", "synonyms", "--label-share", 0.5], "--label-share has no effect with the method synonyms"),
+        (["--walk-max-labels", 3], "--walk-max-labels has no effect with the method gandalf"),
+        (["--word-share", 0.3], "--word-share has no effect with the method gandalf"),
         (["--delta", 1], "augment.delta: Input should be less than 1, but is 1.0"),
         (["--pick", "head-first"], "augment.pick: Input should be 'random' or 'tail-first', but is 'head-first'"),
         (["--to", "csv"], "--to must be one of"),
@@ -490,7 +492,7 @@ def test_the_library_takes_a_data_set(tmp_path):
 def test_defaults_that_the_help_shows_are_those_of_the_settings():
     """The command line must start without reading config.py, so that the help repeats its defaults."""
     settings = {name.removeprefix("augment."): value for name, value, _ in config.settings_with_meaning()}
-    settings |= {"word_share": making.WORD_SHARE, "synonyms": words.WORDLLAMA}
+    settings |= {"word_share": methods.WORD_SHARE, "synonyms": words.WORDLLAMA}
     shown = {}
     for name, parameter in signature(verb.augment).parameters.items():
         option = get_args(parameter.annotation)[1]
@@ -498,13 +500,13 @@ def test_defaults_that_the_help_shows_are_those_of_the_settings():
             shown[name] = option.show_default
     assert len(shown) == 11
     assert shown == {name: str(settings[name]) for name in shown}
-    assert set(making.METHODS) == set(get_args(Augment.model_fields["method"].annotation)) - {"none", "auto"} | set(
+    assert set(methods.METHODS) == set(get_args(Augment.model_fields["method"].annotation)) - {"none", "auto"} | set(
         words.WORD_METHODS
     )
 
 
 def test_the_examples_of_the_gandalf_page_run():
-    document = DOCS / "gandalf.md"
+    document = DOCS / "how-to" / "gandalf.md"
     assert doctest.testfile(str(document), module_relative=False).failed == 0
     settings = {name.removeprefix("augment.") for name, _, _ in config.settings_with_meaning() if "augment." in name}
     page = document.read_text(encoding="utf-8")

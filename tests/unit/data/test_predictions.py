@@ -101,8 +101,8 @@ def test_gzip_byte_order_mark_carriage_returns_and_blank_end(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "line", "message"),
     [
-        (['{"labels": [0]}'], 1, "must be 2 rows, one a text of the split, but there are 1; is this another split"),
-        (['{"labels": [0]}'] * 3, 3, "must be 2 rows, one a text of the split, but there are more"),
+        (['{"labels": [0]}'], 1, "must be 2 rows, one per text of the split, but there are 1; is this another split"),
+        (['{"labels": [0]}'] * 3, 3, "must be 2 rows, one per text of the split, but there are more"),
         (['{"labels": [0]}', '{"labels": [3]}'], 2, "a label id must be from 0 to 2, but is 3; is this another"),
         (['{"labels": [-1]}'], 1, "from 0 to 2, but is -1"),
         (['{"labels": [123456789012345678901234567890]}'], 1, "from 0 to 2, but is 1234567890"),
@@ -208,7 +208,7 @@ def test_unsigned_ids_have_no_padding(tmp_path):
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        (np.array([[0]]), "must be 2 rows, one a text of the split, but there are 1"),
+        (np.array([[0]]), "must be 2 rows, one per text of the split, but there are 1"),
         (np.array([[0], [3]]), "from 0 to 2, but is 3 in row 1"),
         (np.array([[0], [-2]]), "from 0 to 2, but is -2 in row 1"),
         (np.array([[0, 1], [2, 2]]), "label 2 comes twice in row 1"),

@@ -36,7 +36,7 @@ def test_every_number_of_a_small_shop():
         "labels_per_text": 1.0,
         "labels_per_text_test": pytest.approx(2 / 3, abs=1e-4),
         "texts_per_label": 1.0,
-        "most_texts_of_a_label": 3,
+        "max_texts_per_label": 3,
         "graded_relevance": True,
         "filter_pairs_train": 2,
         "filter_pairs_test": 0,
@@ -64,12 +64,12 @@ def test_every_number_of_a_small_shop():
         {"text": "", "labels": [{"id": 0, "text": "shoe"}]},
     ]
     assert said == [
-        "1 test texts (33.3%) are train texts too: scores may flatter",
+        "1 test texts (33.3%) are train texts too: test scores may be too high",
         "2 of 3 texts that are labels have no filter pair for themselves",
         "2 labels have no train text: only their own text can find them",
         "1 train texts have no label",
         "1 test texts have no label",
-        "1 labels have no text: they cannot be found by what they say",
+        "1 labels have no text: they cannot be found by their text",
     ]
 
 

@@ -132,7 +132,7 @@ def test_a_saved_index_answers_the_same(tmp_path, lists):
     assert found.ids.tolist() == wanted.ids.tolist()
     assert found.scores.tolist() == wanted.scores.tolist()
     assert (again.num_labels, again._learned_from) == (998, 900)
-    assert (again._codes.qbs == pq.TEXTS_A_SCAN) == (lists == 1)
+    assert (again._codes.qbs == pq.TEXTS_PER_SCAN) == (lists == 1)
 
 
 @pytest.mark.parametrize("num_threads", [1, 4])

@@ -19,8 +19,7 @@ from helpers.strategies import strings
 from helpers.synthetic import QUICK, topics
 from unidex.errors import DataError, ModelError
 from unidex.metrics.bins import CLASSES, frequency_classes
-from unidex.model import journal as changes
-from unidex.model.journal import Journal
+from unidex.model.journal import Journal, manifest_hash
 from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
 from unidex.storage.atomic import unfinished_folder
@@ -83,7 +82,7 @@ def test_each_reader_reads_an_appended_change_once(bare):
     assert first.unread() == []
     first.append(A)
     header, line = first.file.read_bytes().splitlines()
-    assert (json.loads(header), json.loads(line)) == ({"model": changes.manifest_hash(bare)}, A)
+    assert (json.loads(header), json.loads(line)) == ({"model": manifest_hash(bare)}, A)
     assert first.unread() == second.unread() == [A]
     assert first.unread() == second.unread() == []
     second.append({"remove": ["a"]})
@@ -142,7 +141,7 @@ def test_an_unchanged_journal_is_not_opened(bare):
         ('{"add": [{"uid": "x", "text": "y", "z": 1}]}', "unknown field `z`"),
         ('{"add": [], "remove": []}', "must be one of add, remove and rename, but is add, remove"),
         ("{}", "must be one of add, remove and rename, but is none"),
-        ('{"rename": {"uid": "L1", "text": " "}}', "must have a text that holds something"),
+        ('{"rename": {"uid": "L1", "text": " "}}', "must have a text that is not blank"),
         ('{"remove": ["nobody"]}', "it has no label with uid 'nobody'"),
         ('{"rename": {"uid": "nobody", "text": "x"}}', "it has no label with uid 'nobody'"),
         ('{"add": [{"uid": "L3", "text": "y"}]}', "there is already L3"),
@@ -229,11 +228,11 @@ def test_a_reader_that_is_behind_cannot_append(bare):
     ("change", "message"),
     [
         ({"add": [{"uid": "x", "text": "\ud800"}]}, r"must be Unicode, but has half a character: '\\ud800'"),
-        ({"add": [{"uid": "", "text": "x"}]}, "must have a uid that holds something, but 'x' has none"),
+        ({"add": [{"uid": "", "text": "x"}]}, "must have a uid that is not blank, but 'x' has none"),
         ({"add": [{"uid": "L1", "text": "x"}]}, "there is already L1"),
         ({"add": [{"uid": "x", "text": "1"}, {"uid": "x", "text": "2"}]}, "there is already x"),
         ({"remove": ["L1", "x"]}, "no label with uid 'x'"),
-        ({"rename": {"uid": "L1", "text": "\n"}}, "must have a text that holds something"),
+        ({"rename": {"uid": "L1", "text": "\n"}}, "must have a text that is not blank"),
         ({"drop": ["L1"]}, "unknown field `drop`"),
         ({"add": "L1"}, "Expected `array`"),
     ],
@@ -260,13 +259,13 @@ def test_loading_applies_the_journal_and_saving_folds_it_in(folder, tmp_path):
     assert_same_answers(loaded, live)
     assert len(alive(loaded)) == 24 - 1 + 3
     assert loaded.labels.id_of("b") == 27
-    assert loaded.version == live.version == changes.manifest_hash(folder)[:12]
+    assert loaded.version == live.version == manifest_hash(folder)[:12]
     loaded.save(tmp_path / "copy")
     assert not (tmp_path / "copy" / "changes.jsonl").exists()
     assert_same_answers(Model.load(tmp_path / "copy"), live)
     loaded.save(folder)
     assert not (folder / "changes.jsonl").exists()
-    assert loaded.version == changes.manifest_hash(folder)[:12] != live.version
+    assert loaded.version == manifest_hash(folder)[:12] != live.version
     assert_same_answers(Model.load(folder), live)
     assert loaded.change({"remove": ["c"]}) == [26]
     assert "c" not in Model.load(folder).labels
@@ -574,12 +573,12 @@ def test_a_label_set_behaves_like_a_plain_list(made, order, frequency):
         kept = [n for n in known().values() if search.casefold() in rows[n][1].casefold() or rows[n][0] == search]
         kept = [n for n in kept if frequency in (None, CLASSES[frequency_classes(np.array([rows[n][2]]))[0]])]
         key = {"frequency": lambda n: (-rows[n][2], n), "text": lambda n: (rows[n][1].casefold(), n), "id": lambda n: n}
-        assert labels.chosen(search=search, order=order, frequency=frequency).tolist() == sorted(kept, key=key[order])
+        assert labels.select(search=search, order=order, frequency=frequency).tolist() == sorted(kept, key=key[order])
 
     for step, *what in made:
         if step == "add":
             uids = [uid for uid in what[0] if uid not in known()]
-            labels = labels.added([f"Text {uid}" for uid in uids], uids)
+            labels = labels.with_labels([f"Text {uid}" for uid in uids], uids)
             rows += [[uid, f"Text {uid}", 0, False] for uid in uids]
         elif step == "remove" and what[0] in known():
             number = known()[what[0]]
@@ -587,7 +586,7 @@ def test_a_label_set_behaves_like_a_plain_list(made, order, frequency):
             rows[number][3] = True
         elif step == "rename" and what[0] in known():
             number = known()[what[0]]
-            labels = labels.renamed(number, what[1])
+            labels = labels.with_text(number, what[1])
             rows[number][1] = what[1]
         elif step == "look":
             assert_chosen(what[0])
@@ -607,13 +606,13 @@ def test_a_label_set_is_changed_by_its_methods_alone():
     labels = LabelSet(["x", "y"], ["x", "y"], counts, np.zeros(2, dtype=bool))
     with pytest.raises(ValueError, match="read-only"):
         labels.frequencies[0] = 5
-    labels = labels.added(["z"], ["z"]).without([0])
+    labels = labels.with_labels(["z"], ["z"]).without([0])
     counts[:] = 9
     assert labels.frequencies.tolist() == [1, 2, 0]
     with pytest.raises(DataError, match="order must be one of frequency, text, id, but is 'size'"):
-        labels.chosen(order="size")
+        labels.select(order="size")
     with pytest.raises(DataError, match="frequency must be one of head, torso, tail, but is 'heads'"):
-        labels.chosen(frequency="heads")
+        labels.select(frequency="heads")
 
 
 # --- the command line ---

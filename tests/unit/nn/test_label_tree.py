@@ -423,12 +423,12 @@ def test_the_laws_of_an_index_hold_for_a_tree(tmp_path):
         == best(all_values(again, queries), 62, [0, 3, 7]).tolist()
     )
     assert index.search(queries[:0], 3).ids.shape == (0, 3)
-    with pytest.raises(ValueError, match="must have 15 numbers a row"):
+    with pytest.raises(ValueError, match="must have 15 numbers per row"):
         index.search(queries[:, :-1], 3)
     with pytest.raises(ValueError, match="k must be at least 1"):
         index.search(queries, 0)
     np.save(tmp_path / "index" / "parents_0.npy", np.zeros(12, dtype=np.int64))
-    with pytest.raises(ModelError, match="a vector for each cluster"):
+    with pytest.raises(ModelError, match="one vector per cluster"):
         index_layer.load(tmp_path / "index")
 
 
@@ -557,9 +557,6 @@ def test_clusters_first_then_labels_on_frozen_shortlists(tmp_path):
         (["pool.labels=all"], "pool.labels = 'all'"),
         (["pool.hard_negatives=3"], "pool.hard_negatives = 3"),
         (["predict.index=hnsw"], "predict.index = 'hnsw'"),
-        (["predict.knn=0.1"], "predict.knn = 0.1"),
-        (["predict.choose_label_prior=true"], "predict.choose_label_prior = true"),
-        (["predict.snippet_length=9"], "predict.snippet_length = 9"),
         (["tree.layers=[[1], [2]]"], "encoder.kind = 'bag', an encoder without layers"),
         (["tree.losses=clusters"], "must learn the labels themselves"),
     ],

@@ -27,7 +27,7 @@ from unidex.metrics.reliability import expected_calibration_error, reliability
 from unidex.metrics.thresholds import at_precision, at_probability, best_f1
 from unidex.model.model import Model
 from unidex.scoring.calibration import FEATURES, Calibration, fit_logistic, fit_table, place_features
-from unidex.scoring.calibration_fit import LEAST_TEXTS, PLACES, SHOWN, Places, calibrated
+from unidex.scoring.calibration_fit import MIN_TEXTS, PLACES, SHOWN, Places, fit_calibration
 from unidex.topk import TopK
 from unidex.training.loop import Trainer, TrainingStoppedError
 from unidex.training.validation import Validation
@@ -241,11 +241,11 @@ def places_of(topk, hits, frequencies):
 def test_a_text_is_judged_by_a_fit_to_others():
     topk, frequencies, _, hits = scored(400)
     places = places_of(topk, hits, frequencies)
-    calibration, found = calibrated(places)
+    calibration, found = fit_calibration(places)
     # Right labels of one text are others now: its own probabilities stay, those of the other half do not.
     changed = hits.copy()
     changed[0] = ~hits[0]
-    _, moved = calibrated(places_of(topk, changed, frequencies))
+    _, moved = fit_calibration(places_of(topk, changed, frequencies))
     differ = (moved != found).any(axis=1)
     assert not differ[0]
     assert 190 <= differ.sum() <= 200
@@ -255,7 +255,7 @@ def test_a_text_is_judged_by_a_fit_to_others():
     assert calibration.thresholds["best-f1"] == best_f1(found.ravel(), hits.ravel(), int(hits.sum()))
     # Labels that nobody knows cannot be told from noise: halves see through what a fit to itself would not.
     noise = np.random.default_rng(5).random(hits.shape) < 0.5
-    held = calibrated(places_of(topk, noise, frequencies))[0].measured["ece_after"]
+    held = fit_calibration(places_of(topk, noise, frequencies))[0].measured["ece_after"]
     itself = places_of(topk, noise, frequencies)
     assert held > itself.error(itself.fit("both").probabilities(topk, frequencies))
 
@@ -270,14 +270,14 @@ def test_filter_pairs_are_taken_out_before_places_are_counted():
 
 
 def test_calibration_needs_enough_texts_and_a_valid_precision():
-    topk, frequencies, _, hits = scored(LEAST_TEXTS - 1)
+    topk, frequencies, _, hits = scored(MIN_TEXTS - 1)
     with pytest.raises(DataError, match="at least 20 texts to be fitted to, but there are 19; take more"):
-        calibrated(places_of(topk, hits, frequencies))
+        fit_calibration(places_of(topk, hits, frequencies))
     topk, frequencies, _, hits = scored(40)
     with pytest.raises(DataError, match="--precision must be above 0 and at most 1, but is 90"):
-        calibrated(places_of(topk, hits, frequencies), precision=90)
+        fit_calibration(places_of(topk, hits, frequencies), precision=90)
     nothing = places_of(topk, np.zeros_like(hits), frequencies)
-    assert calibrated(nothing)[0].thresholds == {}
+    assert fit_calibration(nothing)[0].thresholds == {}
 
 
 # In the model.
@@ -526,4 +526,4 @@ def test_command_line(folder, tmp_path):
     done = unidex(*predict, "-k", 1, said="w1b w2c\n")
     assert done.stdout.splitlines()[1].split()[1].endswith("%")
     done = unidex(*predict, "--min-probability", "lots", said="w1b\n")
-    assert "a least probability must be a number from 0 to 1" in str(done.exception)
+    assert "a minimum probability must be a number from 0 to 1" in str(done.exception)

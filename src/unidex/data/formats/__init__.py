@@ -18,9 +18,9 @@ METADATA = "dataset.json"
 BUILT_IN = "hpo"
 
 _logger = logging.getLogger(__name__)
-_LARGE = 1e9  # no propensity constant is; also keeps whole numbers out that no float can hold
+_LARGE = 1e9  # above any propensity constant; also excludes whole numbers that no float can hold
 
-# In the order in which they are tried: the telling ones first. A name is a module of this package, or a value in one.
+# In the order in which they are tried: the most specific first. A name is a module of this package, or a value in one.
 _READERS = {
     "unidex": "native",
     "xc-raw": "xc_raw",
@@ -39,10 +39,10 @@ _WRITERS = {
     "jsonl": "jsonl",
     "unidex": "native",
 }
-# The options that each format heeds; any other is refused.
+# The options that each format uses; any other is refused.
 _ALWAYS = ("format", "propensity_a", "propensity_b")
 _TABLE = ("text", "columns", "separator", "test", "labels", "test_fraction", "split_seed")
-_HEEDED = {"xc-raw": ("text",), "bag-of-words": ("test",), "libmultilabel": _TABLE, "table": _TABLE}
+_USED_OPTIONS = {"xc-raw": ("text",), "bag-of-words": ("test",), "libmultilabel": _TABLE, "table": _TABLE}
 READ_FORMATS = tuple(_READERS)
 WRITE_FORMATS = tuple(_WRITERS)
 
@@ -105,7 +105,7 @@ def _read(path: Path, options: ReadOptions) -> Dataset:
         name = {"jsonl": "table", "csv": "table", "tsv": "table", "parquet": "table"}.get(name, name)
     if name not in _READERS:
         raise DataError(f"--format must be one of {', '.join(READ_FORMATS)}, but is {quoted(name)}")
-    options.refuse_others((*_ALWAYS, *_HEEDED.get(name, ())), f"the format {name}")
+    options.refuse_others((*_ALWAYS, *_USED_OPTIONS.get(name, ())), f"the format {name}")
     dataset = _format(_READERS[name]).read(path, options)
     return _described(dataset, path / METADATA if path.is_dir() else None, options)
 
@@ -136,16 +136,16 @@ def check_target(folder: Path, name: str) -> None:
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
         here = folder.resolve() == Path.cwd()
     except OSError as error:
-        raise DataError(f"the folder to write cannot be looked at ({error.strerror})", file=folder) from None
+        raise DataError(f"the folder to write cannot be read ({error.strerror})", file=folder) from None
     if taken:
         raise DataError("the folder to write must be new or empty, but holds something; name another", file=folder)
     if here:
-        # The finished folder takes the place of the empty one, and whoever stands in that one would be nowhere.
+        # The finished folder replaces the empty one; a process inside the empty one would be in a deleted folder.
         raise DataError("the folder to write must not be the current one; name a folder inside it", file=folder)
 
 
 def _described(dataset: Dataset, metadata: Path | None, options: ReadOptions) -> Dataset:
-    """The data set with the name and constants of its metadata file, and over them those of the options."""
+    """The data set with the name and constants of its metadata file, and over them the options."""
     name, propensity = dataset.name, dataset.propensity
     if metadata is not None and metadata.is_file():
         found = _metadata(metadata)

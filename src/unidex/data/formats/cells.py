@@ -64,18 +64,18 @@ class Cell:
         return found
 
 
-def guess(cells: Iterable[str], said: str | None) -> Cell:
+def guess(cells: Iterable[str], given: str | None) -> Cell:
     """How labels are written, from the first 1000 cells that are not blank.
 
     Args:
         cells: cells of the column.
-        said: the separator as the user said it, or None.
+        given: the separator that the user gave, or None.
 
     >>> guess(["x", "a;b, c"], None), guess(['["a", "b"]'], None), guess(["one", "two"], None)
     (Cell(as_list=False, separator=';'), Cell(as_list=True, separator=''), Cell(as_list=False, separator=''))
     """
-    if said is not None:
-        return Cell(separator=said)
+    if given is not None:
+        return Cell(separator=given)
     sample = list(islice((cell for cell in cells if cell.strip()), SAMPLE))
     # The first cell decides: were each cell judged alone, one damaged list would become labels with brackets.
     if sample and _bracketed(sample[0]):

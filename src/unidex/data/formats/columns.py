@@ -1,4 +1,4 @@
-"""Which column of a table plays which role: guessed from the names, or said by the user."""
+"""Which column of a table plays which role: guessed from the names, or given by the user."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def looks_like_header(cells: Sequence[str]) -> bool:
     return any(_plain(cell) in known for cell in cells)
 
 
-def text_columns(names: Sequence[str], said: Mapping[str, str], fields: TextFields, file: Path) -> dict[str, str]:
+def text_columns(names: Sequence[str], given: Mapping[str, str], fields: TextFields, file: Path) -> dict[str, str]:
     """Role -> column for a table of texts: ``labels``, and ``text`` or ``title`` and ``content``.
 
     Args:
         names: the columns of the table.
-        said: role -> column as the user said; an empty name says that there is no such column.
+        given: role -> column as the user gave it; an empty name says that there is no such column.
         fields: which of title and content make the text, where the table has both.
         file: the table, for messages.
 
@@ -51,37 +51,37 @@ def text_columns(names: Sequence[str], said: Mapping[str, str], fields: TextFiel
     >>> text_columns(["text", "codes"], {"labels": "codes"}, "title+content", Path("x.csv"))
     {'text': 'text', 'labels': 'codes'}
     """
-    _check_said(names, said, file)
-    columns = _text_of(names, said, _NAMES["text"], fields, file)
-    labels = _find("labels", names, said, _NAMES["labels"], columns)
+    _check_given(names, given, file)
+    columns = _text_of(names, given, _NAMES["text"], fields, file)
+    labels = _find("labels", names, given, _NAMES["labels"], columns)
     if not columns or labels is None:
         raise _nothing_fits(names, bool(columns), file)
     columns["labels"] = labels
     for role in ("relevance", "uid"):
-        name = _find(role, names, said, _NAMES[role], columns)
+        name = _find(role, names, given, _NAMES[role], columns)
         if name is not None:
             columns[role] = name
     _check_distinct(names, columns, file)
     return columns
 
 
-def label_columns(names: Sequence[str], said: Mapping[str, str], fields: TextFields, file: Path) -> dict[str, str]:
+def label_columns(names: Sequence[str], given: Mapping[str, str], fields: TextFields, file: Path) -> dict[str, str]:
     """Role -> column for a table of labels: ``text`` or ``title`` and ``content``, and ``uid`` where it has one.
 
-    What the user said of the texts' columns counts here where the table of labels has a column of that name.
+    Columns that the user gave for the texts count here where the table of labels has a column of that name.
 
     >>> label_columns(["code", "name"], {"text": "body"}, "title+content", Path("labels.csv"))
     {'text': 'name', 'uid': 'code'}
     >>> label_columns(["label"], {}, "title+content", Path("labels.csv"))
     {'text': 'label'}
     """
-    said = {role: name for role, name in said.items() if name in names and role in (*_TEXT_ROLES, "uid")}
-    uid = _find("uid", names, said, _LABEL_UIDS, {})
+    given = {role: name for role, name in given.items() if name in names and role in (*_TEXT_ROLES, "uid")}
+    uid = _find("uid", names, given, _LABEL_UIDS, {})
     others = [name for name in names if name != uid]
-    columns = _text_of(others, said, _LABEL_TEXTS, fields, file)
+    columns = _text_of(others, given, _LABEL_TEXTS, fields, file)
     if not columns:
         # The only column that fits is both: a label's text is its uid.
-        columns, uid = _text_of(names, said, _LABEL_TEXTS, fields, file), None
+        columns, uid = _text_of(names, given, _LABEL_TEXTS, fields, file), None
     if not columns:
         raise DataError(
             f"a table of labels must have a column text (and uid), but its columns are {_shown(names)}; rename them",
@@ -94,17 +94,17 @@ def label_columns(names: Sequence[str], said: Mapping[str, str], fields: TextFie
 
 
 def _text_of(
-    names: Sequence[str], said: Mapping[str, str], plain: Sequence[str], fields: TextFields, file: Path
+    names: Sequence[str], given: Mapping[str, str], plain: Sequence[str], fields: TextFields, file: Path
 ) -> dict[str, str]:
     """The column ``text``, or ``title`` and ``content`` as ``fields`` asks; nothing where nothing fits."""
-    taken = {role: name for role, name in said.items() if role not in _TEXT_ROLES}
-    if said.get("text"):
-        return {"text": said["text"]}
-    text = _find("text", names, said, plain[:1], taken)
-    title = _find("title", names, said, _NAMES["title"], taken)
-    content = _find("content", names, said, _NAMES["content"], taken)
+    taken = {role: name for role, name in given.items() if role not in _TEXT_ROLES}
+    if given.get("text"):
+        return {"text": given["text"]}
+    text = _find("text", names, given, plain[:1], taken)
+    title = _find("title", names, given, _NAMES["title"], taken)
+    content = _find("content", names, given, _NAMES["content"], taken)
     # A column called "text" is the text, unless the user speaks of titles and contents.
-    if text is not None and not said.get("title") and not said.get("content") and fields == "title+content":
+    if text is not None and not given.get("title") and not given.get("content") and fields == "title+content":
         return {"text": text}
     found = {"title": title, "content": content}
     wanted = fields.split("+")
@@ -118,15 +118,15 @@ def _text_of(
     if columns:
         # One part alone is a plain text.
         return columns if len(columns) == 2 else {"text": next(iter(columns.values()))}
-    text = _find("text", names, said, plain, taken)
+    text = _find("text", names, given, plain, taken)
     return {} if text is None else {"text": text}
 
 
 def _find(
-    role: str, names: Sequence[str], said: Mapping[str, str], known: Sequence[str], taken: Mapping[str, str]
+    role: str, names: Sequence[str], given: Mapping[str, str], known: Sequence[str], taken: Mapping[str, str]
 ) -> str | None:
-    if role in said:
-        return said[role] or None
+    if role in given:
+        return given[role] or None
     free = [name for name in names if name not in taken.values()]
     for wanted in known:
         # The exact name goes before the same name in other letters.
@@ -144,8 +144,8 @@ def _shown(names: Sequence[str]) -> str:
     return listed(quoted(name) for name in names) if names else "none"
 
 
-def _check_said(names: Sequence[str], said: Mapping[str, str], file: Path) -> None:
-    for role, name in said.items():
+def _check_given(names: Sequence[str], given: Mapping[str, str], file: Path) -> None:
+    for role, name in given.items():
         if name and name not in names:
             raise DataError(
                 f"--column {role}={name} needs a column {quoted(name)}, but the columns are {_shown(names)}", file=file

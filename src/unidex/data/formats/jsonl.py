@@ -1,4 +1,4 @@
-"""JSON lines as we write them: train.jsonl, test.jsonl and labels.jsonl, one object a line.
+"""JSON lines as we write them: train.jsonl, test.jsonl and labels.jsonl, one object per line.
 
 A text has text (or title and content), labels (uids of labels), and where they exist uid and relevance. A label has uid
 and text (or title and content). Reading is that of tables. Where there are no test texts, test.jsonl is an empty file,

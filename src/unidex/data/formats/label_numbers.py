@@ -15,7 +15,7 @@ NO_LABEL = -1
 
 
 class UnknownLabelError(Exception):
-    """A label that the table of labels does not hold; whoever knows the line makes it a DataError.
+    """A label that the table of labels does not hold; the caller, who knows the line, raises a DataError.
 
     Args:
         raw: the label as it was met.
@@ -40,7 +40,7 @@ def name_of(raw: RawLabel) -> str:
 
 
 class Numbering:
-    """Label ids by name: those of a table of labels, or else by first appearance.
+    """Label ids by name: from a table of labels, or else by first appearance.
 
     A label in a list is its exact name where the table of labels has it. Else blanks around a label do not count, and
     a blank label is none.
@@ -72,7 +72,7 @@ class Numbering:
         return np.array(list(map(seen.__getitem__, raw)), dtype=np.int64)
 
     def labels(self) -> Labels:
-        """The labels met so far, or those of the table of labels."""
+        """The labels met so far, or the labels of the table."""
         if self._labels is not None:
             return self._labels
         names = Texts.of_uids(list(self._known))

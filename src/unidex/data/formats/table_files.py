@@ -36,7 +36,7 @@ class Table(Protocol):
         """Some thousand rows at a time, as role -> cells, for these columns (role -> column)."""
 
     def line(self, row: int) -> int:
-        """The line in which a row begins. It is looked for anew: only a table with a mistake has to know."""
+        """The line in which a row starts. It is searched on demand: only the error of a bad table needs it."""
 
 
 def kind_of(file: Path) -> Kind | None:

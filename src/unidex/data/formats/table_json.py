@@ -1,4 +1,4 @@
-"""JSON lines tables: one object a line, its keys are the columns."""
+"""JSON lines tables: one object per line, its keys are the columns."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class JsonTable:
         except _ERRORS as error:
             decoded(row, self.file, line)
             why = "the line is a list" if row.lstrip().startswith(b"[") else str(error)
-            remedy = "write one object a line, as pandas does with to_json(orient='records', lines=True)"
+            remedy = "write one object per line, as pandas does with to_json(orient='records', lines=True)"
             if isinstance(error, msgspec.ValidationError) and row.lstrip().startswith(b"{"):
                 remedy = 'a text is a string, labels are ["a", "b"] (or [] for none), relevance is [1, 0.5]'
             raise DataError(

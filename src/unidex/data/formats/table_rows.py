@@ -189,7 +189,7 @@ def _relevance(
     if not np.array_equal(lengths, counts):
         row = int(np.argmax(lengths != counts))
         raise DataError(
-            f"relevance must have one number a label ({counts[row]}), but has {lengths[row]}",
+            f"relevance must have one number per label ({counts[row]}), but has {lengths[row]}",
             file=table.file,
             line=table.line(first_row + row),
         )

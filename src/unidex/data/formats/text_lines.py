@@ -1,4 +1,4 @@
-"""Formats of one text a line beside sparse tables: xclib, PECOS and DEXML. They differ in file names only.
+"""Formats of one text per line beside sparse tables: xclib, PECOS and DEXML. They differ in file names only.
 
 A text that holds a line break cannot be written in these forms and is refused. What the forms have no place for (uids)
 goes to files of our own beside theirs, which other tools do not look at.
@@ -31,7 +31,7 @@ from unidex.errors import DataError, quoted
 class TextLines:
     """One such format: for each part the file names it may have; the first is the one that is written.
 
-    ``{}`` stands for trn or tst in all names but those of the filter files, where it is train or test.
+    ``{}`` stands for trn or tst in all names; in the names of the filter files it is train or test.
     """
 
     NAME: str
@@ -58,7 +58,7 @@ class TextLines:
         label_texts = Texts.blank(num_labels) if file is None else text_lines(file)
         if file is not None and len(label_texts) != num_labels:
             raise DataError(
-                f"there must be one label a line for the {num_labels} columns of the train positives, "
+                f"there must be one label per line for the {num_labels} columns of the train positives, "
                 f"but there are {len(label_texts)}",
                 file=file,
                 line=min(len(label_texts), num_labels + 1),
@@ -92,7 +92,7 @@ class TextLines:
         num_rows, num_columns = positives.shape
         if num_labels is not None and num_columns != num_labels:
             raise DataError(
-                f"test positives must have {num_labels} columns, as those of train, but have {num_columns}",
+                f"test positives must have {num_labels} columns, as train positives have, but have {num_columns}",
                 file=positives_file,
             )
         features_file = self._find(folder, self.features, short)
@@ -154,7 +154,7 @@ def _read_uids(file: Path, expected: int) -> Texts | None:
     uids = text_lines(file)
     if len(uids) != expected:
         line = min(len(uids), expected + 1)
-        raise DataError(f"there must be {expected} uids, one a row, but there are {len(uids)}", file=file, line=line)
+        raise DataError(f"there must be {expected} uids, one per row, but there are {len(uids)}", file=file, line=line)
     row = uids.first_repeat()
     if row is not None:
         raise DataError(f"uids must differ, but {quoted(uids[row])} comes again; rename it", file=file, line=row + 1)

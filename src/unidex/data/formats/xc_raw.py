@@ -1,8 +1,8 @@
-"""The raw form of the Extreme Classification Repository: trn.json, tst.json and lbl.json, one JSON object a line.
+"""The raw form of the Extreme Classification Repository: trn.json, tst.json and lbl.json, one JSON object per line.
 
 A text has uid, title, content, target_ind (label numbers) and target_rel (their relevance); a label has uid, title and
 content, and its line is its number. ``filter_labels_train.txt`` and ``filter_labels_test.txt`` hold the filter pairs.
-Where lbl.json is missing, Yf.txt gives a label text a line (what stands behind its last "->").
+Where lbl.json is missing, Yf.txt gives one label text per line (what stands behind its last "->").
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.files import (
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     chunks,
     count_lines,
     decoded,
@@ -60,7 +60,7 @@ class _Text(msgspec.Struct, gc=False):
 
 
 def detects(path: Path) -> bool:
-    """A folder whose train file holds target_ind, or is called trn and damaged: that is ours to complain about."""
+    """A folder whose train file holds target_ind, or is called trn and damaged: reading it then reports the damage."""
     train = _find(path, _TRAIN)
     if train is None:
         return False
@@ -78,10 +78,10 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     if train_file is None:
         raise DataError("a raw XC folder must hold trn.json.gz or trn.json, but has neither", file=path)
     labels = _read_labels(path, options)
-    most = MOST_COLUMNS if labels is None else len(labels)
-    train = _Targets(train_file, most, options)
+    max_labels = MAX_COLUMNS if labels is None else len(labels)
+    train = _Targets(train_file, max_labels, options)
     test_file = _find(path, _TEST)
-    test = None if test_file is None else _Targets(test_file, most, options)
+    test = None if test_file is None else _Targets(test_file, max_labels, options)
     if labels is None:
         # Without a file of labels there are as many as the largest number says, be it of a test text.
         labels = Labels(Texts.blank(max(targets.num_labels for targets in (train, test) if targets is not None)))
@@ -133,9 +133,9 @@ def _read_labels(folder: Path, options: ReadOptions) -> Labels | None:
 
 
 class _Targets:
-    """What a file of texts holds; how many labels there are is not yet known."""
+    """The contents of a file of texts; the number of labels is not yet known."""
 
-    def __init__(self, file: Path, most_labels: int, options: ReadOptions) -> None:
+    def __init__(self, file: Path, max_labels: int, options: ReadOptions) -> None:
         self._file = file
         self._collected = _Collector(options)
         columns: list[NDArray[np.int64]] = []
@@ -151,7 +151,7 @@ class _Targets:
             except OverflowError:
                 column = np.array([min(max(label, -1), 2**62) for target in targets for label in target])
             relevance = _relevance(rows, count, total, file, first_line)
-            _check_targets(column, relevance, count, most_labels, file, first_line)
+            _check_targets(column, relevance, count, max_labels, file, first_line)
             columns.append(column)
             values.append(relevance)
             counts.append(count)
@@ -253,7 +253,7 @@ def _relevance(
     if not np.array_equal(lengths, count):
         row = int(np.argmax(lengths != count))
         raise DataError(
-            f"target_rel must have one number a target_ind ({count[row]}), but has {lengths[row]}",
+            f"target_rel must have one number per target_ind ({count[row]}), but has {lengths[row]}",
             file=file,
             line=first_line + row,
         )

@@ -80,7 +80,7 @@ def line_two(row):
         (
             RAW,
             line_two('{"target_ind": [1], "target_rel": []}'),
-            r"trn.json:2: target_rel must have one number a target_ind \(1\), but has 0",
+            r"trn.json:2: target_rel must have one number per target_ind \(1\), but has 0",
         ),
         (
             RAW,
@@ -131,11 +131,15 @@ def line_two(row):
         ),
         (XCLIB, {"trn_X.txt": ""}, r"trn_X.txt: the file must hold at least one line, but is empty"),
         (XCLIB, {"trn_X.txt": None}, r"a folder of format xclib must hold the texts in trn_X.txt, but does not"),
-        (XCLIB, {"Y.txt": "a\nb\n"}, r"Y.txt:2: there must be one label a line for the 3 columns .*, but there are 2"),
+        (
+            XCLIB,
+            {"Y.txt": "a\nb\n"},
+            r"Y.txt:2: there must be one label per line for the 3 columns .* are 2",
+        ),
         (
             XCLIB,
             {"Y.txt": "a\nb\nc\nd\n"},
-            r"Y.txt:4: there must be one label a line for the 3 columns .*, but there are 4",
+            r"Y.txt:4: there must be one label per line for the 3 columns .*, but there are 4",
         ),
         (XCLIB, {"trn_X_Y.txt": "3\n"}, r"trn_X_Y.txt:1: the first line must be 'rows columns', but is '3'"),
         (
@@ -174,7 +178,7 @@ def line_two(row):
         (
             XCLIB,
             {"tst_X_Y.txt": "1 4\n1:1\n"},
-            r"tst_X_Y.txt: test positives must have 3 columns, as those of train, but have 4",
+            r"tst_X_Y.txt: test positives must have 3 columns, as train positives have, but have 4",
         ),
         (
             XCLIB,
@@ -182,7 +186,7 @@ def line_two(row):
             r"trn_X_Xf.txt:2: features must have 3 rows, as trn_X_Y.txt has, but has 2",
         ),
         (XCLIB, {"uids.trn.txt": "a\nb\na\n"}, r"uids.trn.txt:3: uids must differ, but 'a' comes again; rename it"),
-        (XCLIB, {"uids.trn.txt": "a\n"}, r"uids.trn.txt:1: there must be 3 uids, one a row, but there are 1"),
+        (XCLIB, {"uids.trn.txt": "a\n"}, r"uids.trn.txt:1: there must be 3 uids, one per row, but there are 1"),
         (XCLIB, {"uids.lbl.txt": "a\nb\na\n"}, r"uids.lbl.txt:3: uids must differ"),
         # .npz
         (
@@ -215,12 +219,12 @@ def line_two(row):
         (
             PECOS,
             {"Y.tst.npz": [[0, 1]]},
-            r"Y.tst.npz: test positives must have 3 columns, as those of train, but have 2",
+            r"Y.tst.npz: test positives must have 3 columns, as train positives have, but have 2",
         ),
         (PECOS, {"X.trn.npz": [[0, 1]]}, r"X.trn.npz: features must have 3 rows, as Y.trn.npz has, but has 1"),
-        (PECOS, {"output-items.txt": "a\n"}, r"output-items.txt:1: there must be one label a line for the 3 columns"),
+        (PECOS, {"output-items.txt": "a\n"}, r"output-items.txt:1: there must be one label per line for the 3 columns"),
         (DEXML, {"raw/trn_X.txt": "a\n"}, r"trn_X.txt:1: the texts must have 3 rows, as Y.trn.npz has, but has 1"),
-        (DEXML, {"raw/Y.txt": "a\nb\nc\nd\n"}, r"Y.txt:4: there must be one label a line"),
+        (DEXML, {"raw/Y.txt": "a\nb\nc\nd\n"}, r"Y.txt:4: there must be one label per line"),
         # bag of words
         (BAG, {"train.txt": "3 4 3\n0 0:1\n"}, r"train.txt:2: the header names 3 rows, but the file has 1"),
         (BAG, {"train.txt": "1 4 3\n0 0:1\n1 0:1\n"}, r"train.txt:3: the header names 1 rows, but there are more"),

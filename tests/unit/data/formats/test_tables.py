@@ -295,7 +295,11 @@ BAD_TABLES = [
     ("a.csv", 'text,labels\na,b\n"c"x,d\n', r"a.csv:3: the row breaks the rules of CSV"),
     ("a.csv", b"text,labels\na,b\n\xff,d\n", r"a.csv:3: the file must be UTF-8, but has the byte 0xff"),
     ("a.csv", "uid,text,labels\n1,a,x\n2,b,x\n1,c,x\n", r"a.csv:4: uids must differ, but '1' comes again.*uid="),
-    ("a.csv", "text,labels,relevance\na,x|y,1\n", r"a.csv:2: relevance must have one number a label \(2\), but has 1"),
+    (
+        "a.csv",
+        "text,labels,relevance\na,x|y,1\n",
+        r"a.csv:2: relevance must have one number per label \(2\), but",
+    ),
     ("a.csv", "text,labels,relevance\na,x,1\nb,x|y,1|one\n", r"a.csv:3: relevance must be numbers.*'1\|one'"),
     ("a.csv", "text,labels,relevance\na,x,1\nb,x,nan\n", r"a.csv:3: relevance must be a number >= 0, but is nan"),
     ("a.csv", "text,labels,relevance\na,x,1\nb,x|y,1|\n", r"a.csv:3: relevance must be a number >= 0, but is nan"),
@@ -308,7 +312,7 @@ BAD_TABLES = [
     (
         "a.jsonl",
         '[{"text":"a","labels":[]}]\n',
-        r"a.jsonl:1: .*the line is a list; write one object a line.*lines=True",
+        r"a.jsonl:1: .*the line is a list; write one object per line.*lines=True",
     ),
     ("a.jsonl", '{"text":"a","labels":[]} {"text":"b","labels":[]}\n', r"a.jsonl:1: a line must be a JSON object"),
     ("a.jsonl", '{"text":"a",\n"labels":[]}\n', r"a.jsonl:1: a line must be a JSON object"),
@@ -327,7 +331,7 @@ BAD_TABLES = [
     (
         "a.jsonl",
         '{"text":"a","labels":["b"],"relevance":[1,1]}\n',
-        r"a.jsonl:1: relevance must have one number a label",
+        r"a.jsonl:1: relevance must have one number per label",
     ),
     ("a.jsonl", '{"id":1,"text":"a","labels":[]}\n{"text":"b","labels":["x"]}\n', r"a.jsonl:2: a row must have a uid"),
     (
