@@ -62,7 +62,8 @@ class Metrics:
 
     def batch(self, num_texts: int, num_waiting: int) -> None:
         """Count a batch, and set the number of requests that wait for the next."""
-        self._batch.observe(num_texts)
+        if num_texts > 0:
+            self._batch.observe(num_texts)
         self._waiting.set(num_waiting)
 
     def rejected(self, reason: str) -> None:

@@ -160,10 +160,11 @@ class Batches:
                 num_waiting = len(self._jobs)
             if call is not None:
                 self._perform(*call)
-            elif batch:
-                if self._observe is not None:
-                    self._observe(sum(last - first for _, first, last in batch), num_waiting)
-                company = self._work(batch)
+                continue
+            # An empty batch counts too: the queue is shorter if all of its clients disconnected.
+            if self._observe is not None:
+                self._observe(sum(last - first for _, first, last in batch), num_waiting)
+            company = self._work(batch) if batch else 0
 
     def _wait_for_work(self) -> bool:
         while not (self._jobs or self._calls):

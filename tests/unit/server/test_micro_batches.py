@@ -110,3 +110,19 @@ def test_a_lone_client_is_not_made_to_wait_for_company(monkeypatch):
         batches.stop()
 
     asyncio.run(main())
+
+
+def test_a_queue_of_disconnected_clients_is_reported_as_empty():
+    async def main():
+        echo, seen = Echo(), []
+        batches = Batches(echo, asyncio.get_running_loop(), lambda *numbers: seen.append(numbers))
+        futures = [batches.submit(["x"] * 1000, None, lambda: True) for _ in range(3)]
+        for future in futures:
+            with pytest.raises(asyncio.CancelledError):
+                await future
+        batches.stop()
+        return echo.batches, seen
+
+    answered, seen = asyncio.run(main())
+    assert answered == []
+    assert seen[-1] == (0, 0)
