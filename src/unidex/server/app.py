@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,8 +20,6 @@ from unidex.server.problems import MEDIA_TYPE, ProblemError
 from unidex.server.routes import label_routes, model_routes, page_routes, status_routes
 from unidex.server.service import Service
 from unidex.server.settings import Settings
-
-logger = logging.getLogger(__name__)
 
 
 def create_app(
@@ -47,13 +44,11 @@ def create_app(
             await service.start()
         except UnidexError as error:
             service.failure = error
-        except Exception as error:
-            logger.exception("The model could not be loaded.")
-            service.failure = UnidexError(f"the model could not be loaded ({type(error).__name__}: {error})")
-        if service.failure is None and on_ready is not None:
-            on_ready(service)
-        if service.failure is not None and on_failure is not None:
-            on_failure()
+            if on_failure is not None:
+                on_failure()
+        else:
+            if on_ready is not None:
+                on_ready(service)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,30 +24,24 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """The metrics of one process."""
+    """The metrics of one process; gauges of several workers are their sum or their maximum."""
 
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()
+        total = partial(Gauge, multiprocess_mode="livesum", registry=own)
+        maximum = partial(Gauge, multiprocess_mode="livemax", registry=own)
         self._requests = Counter("unidex_requests", "Requests answered.", ["route", "status"], registry=own)
         self._seconds = Histogram(
             "unidex_request_seconds", "Time from a request to its answer.", ["route"], buckets=_SECONDS, registry=own
         )
         self._batch = Histogram("unidex_batch_texts", "Texts per batch.", buckets=_TEXTS, registry=own)
-        self._rejected = Counter("unidex_rejected", "Requests refused by a limit or a token.", ["reason"], registry=own)
-        self._changes = Counter("unidex_label_changes", "Labels changed by this service.", ["change"], registry=own)
-        self._reloads = Counter("unidex_reloads", "Reloads of the model folder.", ["result"], registry=own)
-        self._waiting = _sum("unidex_queue_requests", "Requests that wait for a batch.", own)
-        self._running = _sum("unidex_running_requests", "Requests that run or wait.", own)
-        self._model = Gauge(
-            "unidex_model_info",
-            "1 for the live model.",
-            ["name", "version"],
-            multiprocess_mode="livemax",
-            registry=own,
-        )
-        self._labels = Gauge(
-            "unidex_labels", "Labels that can be predicted.", multiprocess_mode="livemax", registry=own
-        )
+        self.rejected = Counter("unidex_rejected", "Requests refused by a limit or a token.", ["reason"], registry=own)
+        self.changes = Counter("unidex_label_changes", "Labels changed by this service.", ["change"], registry=own)
+        self.reloads = Counter("unidex_reloads", "Reloads of the model folder.", ["result"], registry=own)
+        self._waiting = total("unidex_queue_requests", "Requests that wait for a batch.")
+        self.running = total("unidex_running_requests", "Requests that run or wait.")
+        self._model = maximum("unidex_model_info", "1 for the live model.", ["name", "version"])
+        self._labels = maximum("unidex_labels", "Labels that can be predicted.")
         # Finding a metric by its labels costs more than counting.
         self._routes: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._live: tuple[str, str] | None = None
@@ -66,22 +61,6 @@ class Metrics:
             self._batch.observe(num_texts)
         self._waiting.set(num_waiting)
 
-    def rejected(self, reason: str) -> None:
-        """Count a refused request."""
-        self._rejected.labels(reason).inc()
-
-    def changed(self, change: str, num_labels: int) -> None:
-        """Count labels that were added, removed or renamed."""
-        self._changes.labels(change).inc(num_labels)
-
-    def reloaded(self, result: str) -> None:
-        """Count a reload."""
-        self._reloads.labels(result).inc()
-
-    def running(self, count: int) -> None:
-        """Set the number of requests that run or wait."""
-        self._running.set(count)
-
     def serves(self, name: str, version: str, num_labels: int) -> None:
         """Set the live model."""
         if self._live is not None and self._live != (name, version):
@@ -97,8 +76,3 @@ class Metrics:
         together = CollectorRegistry()
         multiprocess.MultiProcessCollector(together)  # type: ignore[no-untyped-call]
         return generate_latest(together)
-
-
-def _sum(name: str, about: str, registry: CollectorRegistry) -> Gauge:
-    """Make a gauge that is the sum over the workers."""
-    return Gauge(name, about, multiprocess_mode="livesum", registry=registry)

@@ -71,7 +71,7 @@ class Gate:
         seconds = time.perf_counter() - started
         self._metrics.answered(route, status, seconds)
         if status in _REASONS:
-            self._metrics.rejected(_REASONS[status])
+            self._metrics.rejected.labels(_REASONS[status]).inc()
         if self.service.settings.log_requests:
             logger.info("%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)
         try:
@@ -94,7 +94,8 @@ class Gate:
                 f"at most {self._limits.concurrent} requests may run at once, and as many do; try again soon",
                 headers=[("retry-after", "1")],
             )
-        self._metrics.running(self._count(1))
+        self._running += 1
+        self._metrics.running.inc()
         try:
             if (scope["method"], path) != ("POST", _PREDICT):
                 return await self._from_app(scope, body)
@@ -102,11 +103,8 @@ class Gate:
             with _Watch(receive) as watch:
                 return 200, _JSON, await self.service.predict(body, watch.is_gone)
         finally:
-            self._metrics.running(self._count(-1))
-
-    def _count(self, change: int) -> int:
-        self._running += change
-        return self._running
+            self._running -= 1
+            self._metrics.running.dec()
 
     def _check_headers(self, scope: Message) -> None:
         """Refuse what uvicorn lets through, and what proxies might read otherwise."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from unidex.errors import DataError, UnidexError
+from unidex.errors import DataError, ModelError, UnidexError
 from unidex.model.journal import Change
 from unidex.model.model import Model
 from unidex.scoring.layout import Mode
@@ -55,8 +55,17 @@ class LiveModel:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.model = Model.load(folder)
         self.name = folder.resolve().name
+        try:
+            self.model = Model.load(folder)
+        except UnidexError:
+            raise
+        except Exception:
+            # A folder can match its manifest and still not be a model.
+            logger.exception("The model could not be loaded.")
+            raise ModelError(
+                f"{self.name}: the folder must contain a model, but cannot be read as one; the log has the error"
+            ) from None
         # The first prediction builds caches; do it before the first request.
         self.model.predict(["text"], 1)
 
@@ -69,6 +78,11 @@ class LiveModel:
     def num_labels(self) -> int:
         """The number of labels that can be predicted."""
         return self.model.scorer.index.num_labels
+
+    @property
+    def about(self) -> str:
+        """The title and the number of labels."""
+        return f"{self.title} ({self.num_labels:,} labels)"
 
     def find_labels(self, names: tuple[LabelName, ...] | None, field: str) -> list[int] | None:
         """Return the ids of labels by uid or id, or raise a problem 422 for the field."""

@@ -59,14 +59,10 @@ def run(settings: Settings, host: str, port: int, announce: Callable[[str], None
     _raise_file_limit()
     with listener:
         if settings.num_workers == 1:
-            _serve(settings, listener, lambda service: announce(f"serving {_about(service)} at {address}"))
+            _serve(settings, listener, lambda service: announce(f"serving {service.live.about} at {address}"))
         else:
             title = f"{settings.folder.resolve().name} with {settings.num_workers} workers"
             _serve_with_workers(settings, listener, lambda: announce(f"serving {title} at {address}"))
-
-
-def _about(service: Service) -> str:
-    return f"{service.live.title} ({service.live.num_labels:,} labels)"
 
 
 def _serve(settings: Settings, listener: socket.socket, on_ready: Callable[[Service], None]) -> None:

@@ -213,20 +213,11 @@ class Service:
         try:
             new = await asyncio.to_thread(LiveModel, self.settings.folder)
         except UnidexError as error:
-            self.metrics.reloaded("failed")
+            self.metrics.reloads.labels("failed").inc()
             logger.error("The model was not replaced, %s continues to serve: %s", live.title, error)
             raise ProblemError(409, f"{self.describe(error)}; {live.title} continues to serve") from None
-        except Exception:
-            # A folder can match its manifest and still not be a model.
-            self.metrics.reloaded("failed")
-            logger.exception("The model was not replaced, %s continues to serve.", live.title)
-            raise ProblemError(
-                409,
-                f"{live.name}: the folder must contain a model, but cannot be read as one; the log of the service has "
-                f"the error; {live.title} continues to serve",
-            ) from None
         await self._on_host(lambda host: host.replace(new))
-        self.metrics.reloaded("done")
+        self.metrics.reloads.labels("done").inc()
         logger.info("%s replaced %s; loading took %.1f s.", new.title, live.title, time.monotonic() - started)
         return new.title
 
@@ -251,7 +242,7 @@ class Service:
                 replaced = True
                 await self.reload(only_if_new=True)
             else:
-                self.metrics.changed(kind, len(rows))
+                self.metrics.changes.labels(kind).inc(len(rows))
                 return rows
 
     def describe(self, error: UnidexError) -> str:
