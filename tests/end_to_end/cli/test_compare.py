@@ -264,7 +264,7 @@ def test_an_interrupted_run_keeps_its_checkpoint(monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(running, "_watched", interrupted)
-    with pytest.raises(running.ComparisonStoppedError, match="the same command goes on from there") as stopped:
+    with pytest.raises(running.ComparisonStoppedError, match="the same command continues") as stopped:
         running.run_all(place, runs)
     assert stopped.value.exit_code == 130
     assert (tmp_path / "kept").exists()
@@ -273,10 +273,10 @@ def test_an_interrupted_run_keeps_its_checkpoint(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo first >&2; kill -9 $$", "ended by SIGKILL; perhaps memory did not suffice; it said last: first"),
+        ("echo first >&2; kill -9 $$", "ended by SIGKILL; the machine may be out of memory; its last log line: first"),
         ("echo 'unidex: no   good' >&2; exit 1", "no good"),
-        ("exit 3", "it ended with 3 and said nothing"),
-        ("exit 0", "it ended with 0 and said nothing"),
+        ("exit 3", "it ended with exit code 3 and logged nothing"),
+        ("exit 0", "it ended with exit code 0 and logged nothing"),
     ],
 )
 def test_the_error_tells_why_a_run_failed(monkeypatch, tmp_path, script, reason):

@@ -104,7 +104,7 @@ def test_the_error_is_the_sum_over_bins(found, random):
 
 def test_no_places_have_no_error_and_shapes_must_agree():
     assert expected_calibration_error(np.empty(0), np.empty(0, dtype=bool)) == 0
-    with pytest.raises(ValueError, match=r"one probability a hit, but shapes are \(2,\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"one probability per hit, but shapes are \(2,\) and \(3,\)"):
         reliability(np.zeros(2), np.zeros(3, dtype=bool))
 
 
