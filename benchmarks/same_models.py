@@ -6,7 +6,8 @@ Train once with the old code and once with the new one, then compare the two fol
     python benchmarks/same_models.py runs/after --against runs/before
 
 The table has one row per recipe: the largest difference of a parameter, of a score, and how many predicted labels
-differ. A refactoring must leave all of them 0, or the commit says why not.
+differ. A refactoring must leave all of them 0, or the commit says why not. Run both with the same OMP_NUM_THREADS:
+another number of threads adds in another order, which changes the last digits.
 """
 
 from __future__ import annotations
