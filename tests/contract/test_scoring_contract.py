@@ -67,7 +67,7 @@ class Cell:
             f"predict.knn_texts={KNN_TEXTS}",
             f"predict.knn_temperature={TEMPERATURE}",
             f"predict.label_prior={PRIOR if self.prior else 0.0}",
-            f"predict.combine={self.fusion}",
+            f"predict.rank={self.fusion}",
             f"predict.snippet_length={20 if self.knn else 0}",
         ]
         if self.fusion == "decision-tree":

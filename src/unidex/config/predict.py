@@ -8,6 +8,8 @@ from pydantic import Field
 
 from unidex.config.section import Section
 
+Favour = Literal["accuracy", "balanced", "rare"]
+
 
 class Predict(Section):
     """How the trained model predicts."""
@@ -15,13 +17,19 @@ class Predict(Section):
     mode: Literal["both", "dual", "classifier"] = Field("both", description="the heads that score")
     fusion: float = Field(0.5, ge=0, le=1, description="weight of the dual encoder against the classifier")
     choose_fusion: bool = Field(False, description="choose the fusion weight on the validation split")
-    combine: Literal["sum", "decision-tree"] = Field(
+    rank: Literal["sum", "decision-tree", "learned"] = Field(
         "sum",
-        description="how the scores of both heads become one: their weighted sum, or the best labels by that sum, "
-        "ranked by classifier + decision_tree_weight x (dual + probability of a decision tree fitted on validation)",
+        description="how the parts of a score become one: 'sum', their weighted sum; 'learned', boosted trees over "
+        "the parts, words that text and label share and more, fitted on validation; 'decision-tree' (NGAME), "
+        "classifier + decision_tree_weight x (dual + probability of a decision tree fitted on validation)",
     )
     decision_tree_weight: float = Field(
-        1.0, ge=0, description="combine = 'decision-tree': weight of the dual score and the probability"
+        1.0, ge=0, description="rank = 'decision-tree': weight of the dual score and the probability"
+    )
+    favour: Favour = Field(
+        "balanced",
+        description="what choices on validation and the learned ranker favour: 'accuracy' (P@k), 'rare' (labels with "
+        "few texts, PSP@k) or 'balanced'",
     )
     knn: float = Field(
         0.0, ge=0, description="weight of the kNN part: the labels of the nearest train texts; 0 for none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Old name -> new name, of the settings of model folders of format 1.
+# Old name -> new name, of the settings of model folders of formats 1 and 2.
 RENAMED = {
     "heads.classifier_rare": "heads.classifier_feature_smoothing",
     "heads.classifier_start": "heads.classifier_init",
@@ -27,7 +27,8 @@ RENAMED = {
     "train.tables": "train.table_storage",
     "predict.choose_neighbours": "predict.choose_knn",
     "predict.choose_prior": "predict.choose_label_prior",
-    "predict.fuse": "predict.combine",
+    "predict.fuse": "predict.rank",
+    "predict.combine": "predict.rank",
     "predict.keep_texts": "predict.snippet_length",
     "predict.neighbours": "predict.knn",
     "predict.neighbours_temperature": "predict.knn_temperature",
@@ -36,14 +37,14 @@ RENAMED = {
     "predict.tree_weight": "predict.decision_tree_weight",
 }
 # Values that had other names, by the new name of their setting.
-_VALUES = {"predict.combine": {"tree": "decision-tree"}}
+_VALUES = {"predict.rank": {"tree": "decision-tree"}}
 
 
 def with_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a model folder of format 1 under the names of today.
+    """The settings of a model folder of format 1 or 2 under the names of today.
 
     >>> with_new_names({"predict": {"fuse": "tree", "index": "exact"}})
-    {'predict': {'combine': 'decision-tree', 'index': 'exact'}}
+    {'predict': {'rank': 'decision-tree', 'index': 'exact'}}
     """
     found: dict[str, Any] = {}
     for section, value in settings.items():

@@ -163,7 +163,7 @@ RULES = (
             "heads.dual": ON,
             "heads.classifier": OFF,
             "predict.index": is_not("exact"),
-            "predict.combine": is_("decision-tree"),
+            "predict.rank": is_("decision-tree"),
         },
         "a label tree is its own index and finds labels by the classifier's probabilities",
         f"change that, {_NO_TREE}",
@@ -211,7 +211,7 @@ RULES = (
         "leave that out",
     ),
     Rule(
-        {"predict.combine": is_("decision-tree")},
+        {"predict.rank": is_("decision-tree")},
         {
             "train.validation": is_(0),
             "train.decay_epochs": IS_SET,
@@ -219,9 +219,9 @@ RULES = (
             "heads.classifier": OFF,
             "one_sided": YES,
         },
-        "predict.combine = 'decision-tree' combines the scores of two heads, and is fitted to the final scores of "
+        "predict.rank = 'decision-tree' combines the scores of two heads, and is fitted to the final scores of "
         "held-out texts",
-        "change that or set predict.combine='sum'",
+        "change that or set predict.rank='sum'",
     ),
     Rule(
         {"train.freeze_encoder": ON},

@@ -9,15 +9,15 @@ from unidex.config.recipe import Config, parse
 from unidex.config.renamed import with_new_names
 from unidex.config.toml_text import read_toml
 
-# Folders of this format have settings under the names of `renamed`.
-OLD_NAMES = 1
+# Folders of these formats have settings under the names of `renamed`.
+OLD_NAMES = (1, 2)
 
 
 def read_saved(folder: Path) -> Config:
     """The recipe of a model folder."""
     file = folder / "config.toml"
     settings = read_toml(file)
-    if _format(folder) == OLD_NAMES:
+    if _format(folder) in OLD_NAMES:
         settings = with_new_names(settings)
     return parse(settings, where=str(file))
 

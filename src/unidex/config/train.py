@@ -60,5 +60,7 @@ class Train(Section):
     validate_every: int = Field(5, ge=1, description="epochs between two validations")
     patience: int = Field(0, ge=0, description="validations without gain before training stops; 0 never stops")
     min_gain: float = Field(0.0, ge=0, description="minimum gain that counts, as a share of the best value so far")
-    metric: str = Field("P@1", description="metric of validation; several are joined by +")
+    metric: str = Field(
+        "P@1", description="metric of validation; several are joined by +; 'favour' follows predict.favour"
+    )
     checkpoint_every: int = Field(500, ge=1, description="steps between two checkpoints")

@@ -55,9 +55,9 @@ class Reason:
         frequency: head, torso or tail.
         parts: the terms of the score, which is their sum: "dual" and "classifier", or "label_tree"; with a decision
             tree, "decision_tree"; then "knn" and "label_prior". Parts that the model does not have or the mode does
-            not use are left out.
+            not use are left out. With a learned ranker, the contribution of each feature to its score.
         tokens: words of the text by place; with ``rest`` they sum to the parts of the two heads. With a label tree,
-            they sum to the logit of the label within its cluster.
+            they sum to the logit of the label within its cluster; with a learned ranker, to the heads' weighted sum.
         rest: the share of that sum that belongs to no word.
         texts: the nearest training texts that have the label: {"text", "similarity"}.
         together: the predicted labels that occur with it: {"id", "uid", "text", "share"}, the share of the label's
@@ -124,7 +124,7 @@ def explain(
         raise DataError(f"num_texts must be at least 0, but is {num_texts}")
     if k < 1:
         raise DataError(f"k must be at least 1, but is {k}")
-    scorer, queries = model.scorer, model.encode([text], mode)
+    scorer, queries = model.scorer, model.queries([text], mode)
     best = scorer.search(queries, k, mode=mode)
     predicted = [label for label in best.ids[0].tolist() if label >= 0]
     chosen = predicted if labels is None else _ids_of(model, labels)
@@ -137,7 +137,7 @@ def explain(
     vectors = scorer.head_vectors(ids, mode)
     words = attribute(model.network, text, vectors.get("dual"), vectors.get("classifier"))
     probabilities = _probabilities(model, mode, best, ids, scores)
-    texts = _nearest_texts(model, text, queries if mode == "both" else None, chosen, num_texts)
+    texts = _nearest_texts(model, text, queries.vectors if mode == "both" else None, chosen, num_texts)
     others = list(dict.fromkeys([*predicted, *chosen]))
     return [
         Reason(

@@ -1,8 +1,8 @@
 """The model folder: written whole or not at all, and checked before it is read.
 
 ``config.toml``, ``encoder.safetensors``, ``encoder/``, ``classifier.safetensors``, ``labels.jsonl``, ``index/``,
-``neighbours/`` (the kNN part), ``calibration.json``, ``fusing.json`` (the decision tree), ``metrics.json``,
-``train.jsonl``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
+``neighbours/`` (the kNN part), ``lexical/``, ``calibration.json``, ``ranker.json``, ``metrics.json``, ``train.jsonl``,
+``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from unidex.model.label_set import LabelSet
 from unidex.nn.assembly import build_network
 from unidex.nn.network import Network
 from unidex.scoring.calibration import Calibration
-from unidex.scoring.decision_tree import DecisionTreeFusion
+from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_index import label_tree, restore_clusters
 from unidex.scoring.layout import Layout, Weights
+from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
 from unidex.storage.locks import locked
 
-FORMAT = 2
-_READ = (OLD_NAMES, FORMAT)
+FORMAT = 3
+_READ = (*OLD_NAMES, FORMAT)
 # The files and folders that are read, beside the manifest and the journal of label changes.
 _PARTS = (
     "config.toml",
@@ -47,8 +48,10 @@ _PARTS = (
     "labels.jsonl",
     "index",
     "neighbours",
+    "lexical",
     "calibration.json",
-    "fusing.json",
+    "ranker.json",
+    "fusing.json",  # a decision tree, in formats before 3
     "metrics.json",
     "train.jsonl",
 )
@@ -64,7 +67,7 @@ class Contents:
         config: the recipe.
         network: encoders, heads and classifiers.
         labels: the labels.
-        scorer: index, kNN part, decision tree and calibration.
+        scorer: index, kNN part, lexical part, ranker and calibration.
         metrics: measured values and choices.
         log: of the training, one JSON object per line.
     """
@@ -130,7 +133,8 @@ def _read(folder: Path, device: str) -> Contents:
         rows = load_file(classifier_file, device=device) if classifier_file.exists() else {}
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         log = (folder / "train.jsonl").read_text(encoding="utf-8")
-        calibration, fusion = _read_json(folder / "calibration.json"), _read_json(folder / "fusing.json")
+        calibration = _read_json(folder / "calibration.json")
+        ranker = _read_json(folder / "ranker.json") or _read_json(folder / "fusing.json")
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
     labels = _read_labels(folder / "labels.jsonl")
@@ -146,14 +150,15 @@ def _read(folder: Path, device: str) -> Contents:
     if network.classifiers is not None:
         network.classifiers.weight = rows["classifiers"]
     network.load_state_dict(dense)
-    knn_folder = folder / "neighbours"
+    knn_folder, lexical_folder = folder / "neighbours", folder / "lexical"
     scorer = Scorer(
         Layout.of(network, Weights.of(config.predict)),
         index,
         labels,
         KnnPart.load(knn_folder) if knn_folder.is_dir() else None,
-        None if fusion is None else DecisionTreeFusion.from_dict(fusion),
+        None if ranker is None else read_ranker(ranker),
         None if calibration is None else Calibration.from_dict(calibration),
+        LexicalPart.load(lexical_folder, len(labels)) if lexical_folder.is_dir() else None,
     )
     return Contents(config, network, labels, scorer, metrics, log)
 
@@ -183,8 +188,10 @@ def _write(folder: Path, contents: Contents) -> None:
         scorer.knn.save(folder / "neighbours")
     if scorer.calibration is not None:
         (folder / "calibration.json").write_text(scorer.calibration.as_json(), encoding="utf-8")
-    if scorer.fusion is not None:
-        (folder / "fusing.json").write_text(json.dumps(scorer.fusion.as_dict()) + "\n", encoding="utf-8")
+    if scorer.lexical is not None:
+        scorer.lexical.save(folder / "lexical")
+    if scorer.fitted is not None:
+        (folder / "ranker.json").write_text(json.dumps(scorer.fitted.as_dict()) + "\n", encoding="utf-8")
     (folder / "metrics.json").write_text(json.dumps(contents.metrics, indent=2) + "\n", encoding="utf-8")
     (folder / "train.jsonl").write_text(contents.log, encoding="utf-8")
     (folder / "MODEL_CARD.md").write_text(_card(contents), encoding="utf-8")

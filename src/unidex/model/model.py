@@ -25,6 +25,7 @@ from unidex.nn.network import Network, Vectors
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import Layout, Mode, Weights
+from unidex.scoring.queries import Queries
 from unidex.scoring.scorer import Scorer
 from unidex.scoring.snippets import Snippets
 from unidex.storage.locks import locked
@@ -102,7 +103,7 @@ class Model:
         knn = snippets = None
         if train_texts is not None and predict.snippet_length > 0:
             snippets = Snippets.of(train_texts, predict.snippet_length)
-        if train is not None and (predict.knn > 0 or snippets is not None):
+        if train is not None and (predict.knn > 0 or predict.rank == "learned" or snippets is not None):
             knn = KnnPart.of(
                 layout.knn_vectors(network.text_vectors(train[0])).cpu().numpy(),
                 train[1],
@@ -124,6 +125,10 @@ class Model:
         queries: NDArray[np.float32] = self.scorer.layout.queries(self.vectors(texts), mode).cpu().numpy()
         return queries
 
+    def queries(self, texts: Sequence[str], mode: Mode = "both") -> Queries:
+        """Texts as the scorer reads them."""
+        return self.scorer.queries(self.vectors(texts), texts, mode)
+
     def predict(
         self,
         texts: Sequence[str],
@@ -139,7 +144,7 @@ class Model:
         mode = mode or self.config.predict.mode
         blocks = [
             self.scorer.search(
-                self.encode(texts[start : start + BLOCK], mode), k, mode=mode, allowed=allowed, forbidden=forbidden
+                self.queries(texts[start : start + BLOCK], mode), k, mode=mode, allowed=allowed, forbidden=forbidden
             )
             for start in range(0, len(texts), BLOCK)
         ]
@@ -215,6 +220,8 @@ class Model:
         self.labels = self.labels.with_labels(texts, new_uids)
         if scorer.knn is not None:
             scorer.knn.grow(len(self.labels))
+        if scorer.lexical is not None:
+            scorer.lexical.add(texts)
         return ids
 
     def remove_labels(self, ids: Sequence[int]) -> None:
@@ -235,6 +242,8 @@ class Model:
         if dual is not None:
             index, ids = self.scorer.index, np.array([label])
             index.replace(ids, self.scorer.layout.with_head(index.vectors(ids), "dual", dual))
+        if self.scorer.lexical is not None:
+            self.scorer.lexical.rename(label, text)
         self.labels = self.labels.with_text(label, text)
 
     def apply(self, change: Change) -> list[int]:

@@ -39,8 +39,8 @@ REFUSALS = (
     ),
     Refusal(
         "remember",
-        lambda model: model.scorer.knn is None or model.config.predict.knn == 0,
-        "texts can only be remembered by a model with a kNN part of a weight above 0, but this one has none",
+        lambda model: model.scorer.knn is None or "knn" not in model.scorer.ranker().features,
+        "texts can only be remembered by a model whose scores have a kNN part, but this one's have none",
         "train it with --set predict.knn=0.1 --set predict.choose_knn=false",
     ),
 )

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from unidex.data.dataset import Propensity
 from unidex.errors import MissingExtraError, ModelError
 from unidex.metrics.propensity import inverse_propensity
-from unidex.scoring.layout import Head
-from unidex.scoring.rankers import Features, Ranker
+from unidex.scoring.layout import Head, Layout
+from unidex.scoring.rankers import Features, Ranker, added_weights
 
 FEATURES = ("classifier", "dual", "frequency")
 DEPTH = 7
@@ -33,7 +33,7 @@ _LEAF = -1
 def check_installed() -> None:
     """Refuse to fit a tree without scikit-learn."""
     if find_spec("sklearn") is None:
-        raise MissingExtraError("fitting predict.combine = 'decision-tree'", "fuse")
+        raise MissingExtraError("fitting predict.rank = 'decision-tree'", "fuse")
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,13 @@ class DecisionTreeFusion:
         columns_PF = _columns(features, self.num_train, Propensity(self.a, self.b))
         return self.tree.probability(columns_PF).reshape(features["classifier"].shape)
 
+    def ranker(self, layout: Layout) -> Ranker:
+        """The ranker of a model with this layout."""
+        return DecisionTreeRanker(self, added_weights(layout.weights))
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self)
+        return {"kind": "decision-tree"} | asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> DecisionTreeFusion:
@@ -148,7 +152,7 @@ class DecisionTreeFusion:
             _check(found.tree)
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(
-                f"fusing.json must be a decision tree, but is not ({error}); copy the model again"
+                f"ranker.json must be a decision tree, but is not ({error}); copy the model again"
             ) from None
         return found
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,29 @@ class Candidates:
         return Candidates(self.ids_NK[rows], {name: values[rows] for name, values in self.features.items()})
 
 
+@dataclass(frozen=True)
+class CandidateCounts:
+    """How many candidates a text has at most: labels that the index, the kNN part and the lexical part find."""
+
+    index: int = 100
+    knn: int = 32
+    lexical: int = 0
+
+    def at_least(self, num: int) -> CandidateCounts:
+        """With at least so many labels of the index."""
+        return replace(self, index=max(num, self.index))
+
+
 class Ranker(ABC):
-    """How the features of candidates become scores."""
+    """How the features of candidates become scores.
+
+    Attributes:
+        counts: how many candidates it orders.
+        compares_candidates: whether a score depends on the other candidates of the text.
+    """
+
+    counts: ClassVar[CandidateCounts] = CandidateCounts()
+    compares_candidates: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -56,10 +77,14 @@ class Ranker(ABC):
     def contributions(self, features: Features) -> dict[str, NDArray[Any]]:
         """The terms of the scores by name, N x K each."""
 
+    def scores(self, features: Features) -> NDArray[Any]:
+        """The scores of candidates, N x K: the sum of the contributions."""
+        return sum_parts(self.contributions(features))
+
     def rank(self, candidates: Candidates, k: int) -> TopK:
-        """The best k candidates of each text by the sum of the contributions."""
+        """The best k candidates of each text."""
         ids_NK = candidates.ids_NK
-        scores_NK = np.where(ids_NK < 0, -np.inf, sum_parts(self.contributions(candidates.features))).astype(np.float32)
+        scores_NK = np.where(ids_NK < 0, -np.inf, self.scores(candidates.features)).astype(np.float32)
         if k < ids_NK.shape[1]:
             best_NK = np.argpartition(-scores_NK, k - 1, axis=1)[:, :k]
             ids_NK = np.take_along_axis(ids_NK, best_NK, axis=1)

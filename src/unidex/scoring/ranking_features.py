@@ -1,7 +1,9 @@
 """Ranking features: what is known of a pair of a text and a candidate label.
 
 A feature is one function from `Pairs` to an array N x K. Its name is the name of the feature; a ranker lists the names
-it reads. To add a feature, write its function here and decorate it with `ranking_feature`.
+it reads. To add a feature, write its function here and decorate it with `ranking_feature`. Of every feature ``f`` there
+are two more: ``f_gap``, the distance to the highest value among the candidates of the text, and ``f_place``, the number
+of candidates of the text with a higher value.
 
 Shapes: N texts, K candidates, L labels, D columns.
 """
@@ -9,7 +11,7 @@ Shapes: N texts, K candidates, L labels, D columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +22,9 @@ from scipy import sparse
 from unidex.index import Index
 from unidex.index.tree import TreeIndex
 from unidex.scoring.layout import Layout
+from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.queries import Queries
+from unidex.scoring.rankers import WeightedSum, sum_parts
 from unidex.sparse_rows import values_at
 
 _TEXTS_AT_ONCE = 256
@@ -32,18 +37,40 @@ class Pairs:
     Attributes:
         layout: the layout of queries and rows.
         index: the rows of labels.
-        queries_ND: the queries of the texts.
-        ids_NK: candidates of each text.
+        queries: the queries of the texts.
+        ids_NK: candidates of each text; 0 where there is none.
+        is_there_NK: where there is one.
         frequencies_L: number of training texts per label.
         knn_scores_NL: of the kNN part; None where it is not used.
+        lexical: the lexical part; None where there is none.
     """
 
     layout: Layout
     index: Index
-    queries_ND: NDArray[np.float32]
+    queries: Queries
     ids_NK: NDArray[np.int64]
+    is_there_NK: NDArray[np.bool_]
     frequencies_L: NDArray[np.int64]
     knn_scores_NL: sparse.csr_array | None
+    lexical: LexicalPart | None
+    _computed: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def feature(self, name: str) -> NDArray[Any]:
+        """A feature by name, N x K, computed once."""
+        if name not in self._computed:
+            base, underscore, kind = name.rpartition("_")
+            if underscore and kind in _COMPARED and name not in FEATURES:
+                self._computed[name] = _COMPARED[kind](np.where(self.is_there_NK, self.feature(base), -np.inf))
+            else:
+                self._computed[name] = FEATURES[name](self)
+        return self._computed[name]
+
+    @cached_property
+    def overlaps(self) -> dict[str, NDArray[np.float32]]:
+        """The features of the lexical part."""
+        assert self.lexical is not None
+        assert self.queries.words is not None
+        return self.lexical.overlaps(self.queries.words, self.ids_NK)
 
     @cached_property
     def rows(self) -> NDArray[np.float32]:
@@ -56,6 +83,31 @@ Feature = Callable[[Pairs], NDArray[Any]]
 FEATURES: dict[str, Feature] = {}
 
 
+def _gap(values_NK: NDArray[Any]) -> NDArray[np.float32]:
+    """The distance to the highest value of the text.
+
+    >>> _gap(np.array([[1.0, 3.0]])).tolist()
+    [[2.0, 0.0]]
+    """
+    highest = values_NK.max(axis=1, keepdims=True, initial=-np.inf)
+    found: NDArray[np.float32] = (np.where(np.isfinite(highest), highest, 0) - values_NK).astype(np.float32)
+    return found
+
+
+def _place(values_NK: NDArray[Any]) -> NDArray[np.float32]:
+    """The number of candidates with a higher value.
+
+    >>> _place(np.array([[1.0, 3.0, 1.0]])).tolist()
+    [[1.0, 0.0, 1.0]]
+    """
+    # Candidates are few dozens: comparing all of them costs less than sorting.
+    found: NDArray[np.float32] = (values_NK[:, None, :] > values_NK[:, :, None]).sum(axis=2, dtype=np.float32)
+    return found
+
+
+_COMPARED: dict[str, Callable[[NDArray[Any]], NDArray[np.float32]]] = {"gap": _gap, "place": _place}
+
+
 def ranking_feature(function: Feature) -> Feature:
     """Register a feature under the name of its function."""
     FEATURES[function.__name__] = function
@@ -65,20 +117,20 @@ def ranking_feature(function: Feature) -> Feature:
 @ranking_feature
 def dual(pairs: Pairs) -> NDArray[np.float32]:
     """The score of the dual encoder."""
-    return pairs.layout.scores(pairs.queries_ND, pairs.rows, "dual")
+    return pairs.layout.scores(pairs.queries.vectors, pairs.rows, "dual")
 
 
 @ranking_feature
 def classifier(pairs: Pairs) -> NDArray[np.float32]:
     """The score of the classifier."""
-    return pairs.layout.scores(pairs.queries_ND, pairs.rows, "classifier")
+    return pairs.layout.scores(pairs.queries.vectors, pairs.rows, "classifier")
 
 
 @ranking_feature
 def label_tree(pairs: Pairs) -> NDArray[np.float32]:
     """The probability of the label by a label tree: that of its cluster times its own."""
     assert isinstance(pairs.index, TreeIndex)
-    return pairs.index.scores(pairs.queries_ND, pairs.ids_NK)
+    return pairs.index.scores(pairs.queries.vectors, pairs.ids_NK)
 
 
 @ranking_feature
@@ -92,7 +144,7 @@ def knn(pairs: Pairs) -> NDArray[np.float32]:
 @ranking_feature
 def label_prior(pairs: Pairs) -> NDArray[np.float32]:
     """The logarithm of the label's frequency, ln(1 + n)."""
-    return np.log1p(pairs.frequencies_L).astype(np.float32)[pairs.ids_NK]
+    return np.log1p(pairs.frequencies_L[pairs.ids_NK]).astype(np.float32)
 
 
 @ranking_feature
@@ -101,20 +153,71 @@ def frequency(pairs: Pairs) -> NDArray[np.int64]:
     return pairs.frequencies_L[pairs.ids_NK]
 
 
+@ranking_feature
+def weighted_sum(pairs: Pairs) -> NDArray[np.float32]:
+    """The weighted sum of the parts, with the weights of the layout."""
+    weights = WeightedSum.of(pairs.layout, pairs.layout.weights).weights
+    return sum_parts({name: np.float32(weight) * pairs.feature(name) for name, weight in weights.items()})
+
+
+@ranking_feature
+def best_sum(pairs: Pairs) -> NDArray[np.float32]:
+    """The highest weighted sum of the text: how sure the heads are of any label."""
+    found: NDArray[np.float32] = pairs.feature("weighted_sum") + pairs.feature("weighted_sum_gap")
+    return found
+
+
+@ranking_feature
+def word_overlap(pairs: Pairs) -> NDArray[np.float32]:
+    """The cosine of the words of text and label."""
+    return pairs.overlaps["word_overlap"]
+
+
+@ranking_feature
+def char_overlap(pairs: Pairs) -> NDArray[np.float32]:
+    """The cosine of the character n-grams of text and label."""
+    return pairs.overlaps["char_overlap"]
+
+
+@ranking_feature
+def word_coverage(pairs: Pairs) -> NDArray[np.float32]:
+    """The share of the label's words that the text has."""
+    return pairs.overlaps["word_coverage"]
+
+
+@ranking_feature
+def label_length(pairs: Pairs) -> NDArray[np.float32]:
+    """The number of words and n-grams of the label."""
+    assert pairs.lexical is not None
+    return pairs.lexical.sizes(pairs.ids_NK)
+
+
+@ranking_feature
+def text_length(pairs: Pairs) -> NDArray[np.float32]:
+    """The number of words and n-grams of the text that any label has."""
+    assert pairs.queries.words is not None
+    lengths = np.diff(pairs.queries.words.indptr).astype(np.float32)
+    return np.broadcast_to(lengths[:, None], pairs.ids_NK.shape)
+
+
 def compute_features(pairs: Pairs, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Features by name, N x K each, in blocks of texts."""
+    """Features by name, N x K each, in blocks of texts; an id below 0 is no candidate."""
     blocks = []
-    for start in range(0, max(1, len(pairs.ids_NK)), _TEXTS_AT_ONCE):
+    num_texts = len(pairs.ids_NK)
+    for start in range(0, max(1, num_texts), _TEXTS_AT_ONCE):
         texts = slice(start, start + _TEXTS_AT_ONCE)
+        is_all = num_texts <= _TEXTS_AT_ONCE
         block = Pairs(
             pairs.layout,
             pairs.index,
-            pairs.queries_ND[texts],
+            pairs.queries if is_all else pairs.queries[texts],
             np.maximum(pairs.ids_NK[texts], 0),
+            pairs.ids_NK[texts] >= 0,
             pairs.frequencies_L,
-            None if pairs.knn_scores_NL is None else pairs.knn_scores_NL[texts],
+            pairs.knn_scores_NL if is_all or pairs.knn_scores_NL is None else pairs.knn_scores_NL[texts],
+            pairs.lexical,
         )
-        blocks.append({name: FEATURES[name](block) for name in names})
+        blocks.append({name: block.feature(name) for name in names})
     if len(blocks) == 1:
         return blocks[0]
     return {name: np.concatenate([block[name] for block in blocks]) for name in names}

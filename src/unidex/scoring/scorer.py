@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,18 +21,28 @@ from unidex.index import Index
 from unidex.index.base import hidden_labels
 from unidex.index.exact import search_exact
 from unidex.index.tree import TreeIndex
+from unidex.nn.network import Vectors
 from unidex.scoring.calibration import Calibration
-from unidex.scoring.decision_tree import DecisionTreeFusion, DecisionTreeRanker
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.knn_join import join_scores
 from unidex.scoring.layout import Head, Layout, Mode
-from unidex.scoring.rankers import Candidates, Ranker, WeightedSum, added_weights
+from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.queries import Queries
+from unidex.scoring.rankers import CandidateCounts, Candidates, Ranker, WeightedSum, added_weights
 from unidex.scoring.ranking_features import Pairs, compute_features
 from unidex.topk import PADDING, TopK
 
-# Labels per text that a ranker orders, and how many more the kNN part may add.
-CANDIDATES = 100
-KNN_CANDIDATES = 32
+
+class FittedRanker(Protocol):
+    """A ranker that was fitted to held-out texts, as a model folder stores it."""
+
+    def ranker(self, layout: Layout) -> Ranker:
+        """The ranker of a model with this layout."""
+        ...
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        ...
 
 
 class LabelCounts(Protocol):
@@ -74,27 +84,33 @@ class Scorer:
         index: the rows of the labels.
         labels: their frequencies, and which are removed.
         knn: training texts; None where they are not used.
-        fusion: the decision tree of both heads; None where their scores are summed.
+        fitted: the fitted ranker; None where the parts are summed.
         calibration: from scores to probabilities; None where none was fitted.
+        lexical: words of the labels; None where no ranker reads them.
     """
 
     layout: Layout
     index: Index
     labels: LabelCounts
     knn: KnnPart | None = None
-    fusion: DecisionTreeFusion | None = None
+    fitted: FittedRanker | None = None
     calibration: Calibration | None = None
+    lexical: LexicalPart | None = None
 
     def ranker(self, mode: Mode = "both") -> Ranker:
         """The ranker of a mode."""
-        weights = self.layout.weights
-        if self.fusion is not None and mode == "both":
-            return DecisionTreeRanker(self.fusion, added_weights(weights))
-        return WeightedSum.of(self.layout, weights, mode)
+        if self.fitted is not None and mode == "both":
+            return self.fitted.ranker(self.layout)
+        return WeightedSum.of(self.layout, self.layout.weights, mode)
+
+    def queries(self, vectors: Vectors, texts: Sequence[str], mode: Mode = "both") -> Queries:
+        """The queries of texts with these vectors."""
+        words = self.lexical.rows(texts) if self.lexical is not None and mode == "both" else None
+        return Queries(self.layout.queries(vectors, mode).cpu().numpy(), words)
 
     def search(
         self,
-        queries_ND: NDArray[np.float32],
+        queries: Queries,
         k: int,
         *,
         mode: Mode = "both",
@@ -104,24 +120,28 @@ class Scorer:
         """The k best labels of each text.
 
         Args:
-            queries_ND: queries of the texts in the mode.
+            queries: of the texts in the mode.
             k: number of places.
             mode: the heads that are used.
             allowed: ids of the only labels that may be returned; all where None.
             forbidden: ids of labels that are not returned.
         """
         if not self._index_ranks(mode):
-            candidates = self.candidates(
-                queries_ND, max(k, CANDIDATES), mode=mode, allowed=allowed, forbidden=forbidden
-            )
-            return self.ranker(mode).rank(candidates, k)
-        found = self.index.search(queries_ND, k, allowed=allowed, forbidden=forbidden)
-        knn_scores = self._knn_scores(queries_ND, mode, allowed, forbidden)
+            ranker = self.ranker(mode)
+            counts = ranker.counts.at_least(k)
+            candidates = self.candidates(queries, counts, ranker.features, allowed=allowed, forbidden=forbidden)
+            return ranker.rank(candidates, k)
+        found = self.index.search(queries.vectors, k, allowed=allowed, forbidden=forbidden)
+        if mode != "both" or self.layout.weights.knn == 0:
+            return found
+        knn_scores = self._knn_scores(queries, self._hidden(allowed, forbidden))
         if knn_scores is None:
             return found
 
         def score_of(of_texts: NDArray[np.int64], of_labels: NDArray[np.int64]) -> NDArray[np.float32]:
-            scores: NDArray[np.float32] = np.einsum("nd,nd->n", queries_ND[of_texts], self.index.vectors(of_labels))
+            scores: NDArray[np.float32] = np.einsum(
+                "nd,nd->n", queries.vectors[of_texts], self.index.vectors(of_labels)
+            )
             return scores
 
         # A label that the kNN part lifts above the k best is scored too. The last place bounds what the index has left
@@ -130,27 +150,45 @@ class Scorer:
 
     def candidates(
         self,
-        queries_ND: NDArray[np.float32],
-        num: int,
+        queries: Queries,
+        counts: CandidateCounts,
+        features: Sequence[str],
         *,
-        mode: Mode = "both",
-        features: Sequence[str] | None = None,
         allowed: ArrayLike | None = None,
         forbidden: ArrayLike | None = None,
     ) -> Candidates:
-        """The candidates of texts: the best ``num`` of the index, and the best of the kNN part.
+        """The candidates of texts with the named features.
 
-        They have the named ``features``, or those that the ranker of the mode reads.
+        Args:
+            queries: of the texts, by all heads.
+            counts: how many candidates the index, the kNN part and the lexical part may find.
+            features: names of the features. Where "knn" is among them, the kNN part finds candidates.
+            allowed: ids of the only labels that may be candidates; all where None.
+            forbidden: ids of labels that are no candidates.
         """
-        ids_NK = self.index.search(queries_ND, num, allowed=allowed, forbidden=forbidden).ids
-        knn_scores = self._knn_scores(queries_ND, mode, allowed, forbidden)
+        ids = [self.index.search(queries.vectors, counts.index, allowed=allowed, forbidden=forbidden).ids]
+        hidden_L = self._hidden(allowed, forbidden)
+        knn_scores = self._knn_scores(queries, hidden_L) if "knn" in features else None
         if knn_scores is not None:
-            ids_NK = np.concatenate([ids_NK, TopK.from_csr(knn_scores, KNN_CANDIDATES).ids], axis=1)
-        return self._described(queries_ND, without_repeats(ids_NK), features or self.ranker(mode).features, knn_scores)
+            ids.append(TopK.from_csr(knn_scores, counts.knn).ids)
+        if self.lexical is not None and queries.words is not None and counts.lexical:
+            ids.append(self.lexical.search(queries.words, counts.lexical, hidden_L).ids)
+        return self._described(queries, without_repeats(np.concatenate(ids, axis=1)), features, knn_scores)
 
-    def describe(self, queries_ND: NDArray[np.float32], ids_NK: NDArray[np.int64], mode: Mode = "both") -> Candidates:
+    def describe(self, queries: Queries, ids_NK: NDArray[np.int64], mode: Mode = "both") -> Candidates:
         """Given labels as candidates, with their features."""
-        return self._described(queries_ND, ids_NK, self.ranker(mode).features, self._knn_scores(queries_ND, mode))
+        ranker = self.ranker(mode)
+        knn_scores = self._knn_scores(queries, self._hidden(None, None)) if "knn" in ranker.features else None
+        if not ranker.compares_candidates:
+            return self._described(queries, ids_NK, ranker.features, knn_scores)
+        # Their features depend on the candidates that the text has without them.
+        counts = ranker.counts.at_least(ids_NK.shape[1])
+        others = self.candidates(queries, counts, ranker.features).ids_NK
+        all_ids = without_repeats(np.concatenate([others, ids_NK], axis=1))
+        described = self._described(queries, all_ids, ranker.features, knn_scores)
+        places = (all_ids[:, None, :] == ids_NK[:, :, None]).argmax(axis=2)
+        taken = {name: np.take_along_axis(values, places, axis=1) for name, values in described.features.items()}
+        return Candidates(ids_NK, taken)
 
     def head_vectors(self, ids: NDArray[np.int64], mode: Mode = "both") -> dict[Head, NDArray[np.float32]]:
         """For each head that is used, vectors of labels whose inner products with a text are the head's contribution.
@@ -208,30 +246,27 @@ class Scorer:
             return True
         if self.layout.has_tree:
             return not added_weights(self.layout.weights)
-        return self.fusion is None
+        return self.fitted is None
 
-    def _knn_scores(
-        self,
-        queries_ND: NDArray[np.float32],
-        mode: Mode,
-        allowed: ArrayLike | None = None,
-        forbidden: ArrayLike | None = None,
-    ) -> sparse.csr_array | None:
-        """The kNN scores of labels, without their weight; None where they are not used."""
-        if self.knn is None or mode != "both" or self.layout.weights.knn == 0:
+    def _hidden(self, allowed: ArrayLike | None, forbidden: ArrayLike | None) -> NDArray[np.bool_] | None:
+        """Which labels are removed or must not be returned; None where all may be."""
+        return hidden_labels(len(self.labels.removed), np.flatnonzero(self.labels.removed), allowed, forbidden)
+
+    def _knn_scores(self, queries: Queries, hidden_L: NDArray[np.bool_] | None) -> sparse.csr_array | None:
+        """The kNN scores of labels, without their weight; None where there is no kNN part."""
+        if self.knn is None:
             return None
-        removed = np.flatnonzero(self.labels.removed)
-        hidden_L = hidden_labels(len(self.labels.removed), removed, allowed, forbidden)
-        return self.knn.label_scores(self.layout.knn_queries(queries_ND), hidden_L=hidden_L)
+        return self.knn.label_scores(self.layout.knn_queries(queries.vectors), hidden_L=hidden_L)
 
     def _described(
         self,
-        queries_ND: NDArray[np.float32],
+        queries: Queries,
         ids_NK: NDArray[np.int64],
         features: Sequence[str],
         knn_scores: sparse.csr_array | None,
     ) -> Candidates:
-        pairs = Pairs(self.layout, self.index, queries_ND, ids_NK, self.labels.frequencies, knn_scores)
+        frequencies = self.labels.frequencies
+        pairs = Pairs(self.layout, self.index, queries, ids_NK, ids_NK >= 0, frequencies, knn_scores, self.lexical)
         return Candidates(ids_NK, compute_features(pairs, features))
 
 

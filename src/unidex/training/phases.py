@@ -7,10 +7,17 @@ import math
 from typing import Any
 
 from unidex.config import Config
+from unidex.config.predict import Favour
 from unidex.training.trials import TRIALS
 
 logger = logging.getLogger(__name__)
 
+# The metric of validation by what the user favours (predict.favour).
+METRICS: dict[Favour, str] = {
+    "accuracy": "P@1+P@3+P@5",
+    "balanced": "P@1+P@1+P@1+P@5+PSP@1+PSP@5",
+    "rare": "P@1+PSP@1+PSP@3+PSP@5",
+}
 DECAY = "decay"
 SIMULATED_DECAY = "simulated-decay"
 
@@ -46,6 +53,13 @@ def batch_size_for(num_texts: int) -> int:
     (128, 256, 1024, 1024)
     """
     return int(min(1024, max(128, 2 ** round(math.log2(max(1, num_texts) / 32)))))
+
+
+def with_metric(config: Config) -> Config:
+    """A recipe whose validation metric is named, where it follows what the user favours."""
+    if config.train.metric != "favour":
+        return config
+    return changed(config, {"train": {"metric": METRICS[config.predict.favour]}})
 
 
 def with_batch_size(config: Config, num_texts: int) -> Config:

@@ -22,9 +22,11 @@ from unidex.model.model import Model, label_set
 from unidex.nn.network import Network
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.decision_tree import check_installed
+from unidex.scoring.fitted_ranker import read_ranker
+from unidex.scoring.scorer import FittedRanker
 from unidex.storage.atomic import write_text
 from unidex.training.loop import Trainer
-from unidex.training.phases import DECAY, SIMULATED_DECAY, changed, decay_recipe, with_batch_size
+from unidex.training.phases import DECAY, SIMULATED_DECAY, changed, decay_recipe, with_batch_size, with_metric
 from unidex.training.stage_networks import StageNetworks
 from unidex.training.transfer import summarise_stages
 from unidex.training.tree_setup import learns_labels
@@ -70,7 +72,8 @@ class Run:
         folder: Path | None,
         processes: Processes = ALONE,
     ) -> None:
-        stages = {name: with_batch_size(part, len(dataset.train)) for name, part in config.in_stages().items()}
+        num_texts = len(dataset.train)
+        stages = {name: with_metric(with_batch_size(part, num_texts)) for name, part in config.in_stages().items()}
         check_rules(
             stages,
             encoder=encoders.get(config.encoder.kind).can,
@@ -79,7 +82,7 @@ class Run:
             device=device.type,
             has_folder=folder is not None,
         )
-        if config.predict.combine == "decision-tree":
+        if config.predict.rank == "decision-tree":
             check_installed()
         # The last stage is the recipe of the model; the stages before it prepare its network.
         *self._earlier, (self._last, config) = stages.items()
@@ -98,14 +101,7 @@ class Run:
         stages = self._earlier_stages(resume=resume)
         best = self._best_trial(resume=resume)
         network, config, result = best.trainer.network, best.config, best.result
-        fusion = None
-        if config.predict.combine == "decision-tree":
-            assert self._validation is not None
-            assert best.choice is not None
-            fusion, found = self._validation.decision_tree(network, config, best.choice.weights)
-            calibration = self._validation.calibration_of(found)
-        else:
-            calibration = self._calibration(best, resume=resume)
+        ranker, calibration = self._fit(best, resume=resume)
         if config.train.decay_epochs > 0:
             network, result = self._decay(best, resume=resume)
         metrics["training"] = result if not stages else summarise_stages(stages | {self._last: result})
@@ -114,6 +110,8 @@ class Run:
             metrics |= {"validation": best.choice.metrics, "choice": chosen}
             weights = {name: chosen[name] for name in ("fusion", "knn", "label_prior")}
             config = changed(config, {"predict": weights, "train": {"epochs": chosen["epochs"]}})
+        if ranker is None:
+            config = changed(config, {"predict": {"rank": "sum"}})
         if calibration is not None:
             metrics["calibration"] = calibration.summary()
         network.fold()
@@ -130,7 +128,10 @@ class Run:
         model = Model.build(
             self._whole(config), network, labels, self._networks.labels, metrics, train, self.dataset.train.texts
         )
-        model.scorer.calibration, model.scorer.fusion = calibration, fusion
+        model.scorer.calibration, model.scorer.fitted = calibration, ranker
+        if config.predict.rank == "learned":
+            assert self._validation is not None
+            model.scorer.lexical = self._validation.lexical
         return model
 
     def _whole(self, config: Config) -> Config:
@@ -196,35 +197,41 @@ class Run:
             self._networks.restore_encoder(trained)
         return best
 
-    def _calibration(self, best: _Trial, *, resume: bool) -> Calibration | None:
-        """Fit probabilities to the held-out texts; None without such texts.
+    def _fit(self, best: _Trial, *, resume: bool) -> tuple[FittedRanker | None, Calibration | None]:
+        """Fit the ranker and probabilities to the held-out texts; None without such texts.
 
         A decay phase still changes the scores. So it is simulated on the training part, and then undone.
         """
+        if self._validation is None or best.choice is None or not self._validation.can_rank(best.config):
+            if best.config.predict.rank == "learned":
+                logger.info("Labels are ranked by the weighted sum: held-out texts are too few to fit a ranker.")
         if self._validation is None or best.choice is None:
-            return None
+            return None, None
         weights = best.choice.weights
         train = best.config.train
         # Tables that live in a file are larger than memory: there is no second place for them.
         few = len(self.dataset.train) <= train.simulate_decay_up_to
         if train.decay_epochs == 0 or not few or train.table_storage == "file":
-            return self._validation.calibration(best.trainer.network, best.config, weights)
+            return self._validation.fit(best.trainer.network, best.config, weights)
         file = None if self.folder is None else self.folder / f"{SIMULATED_DECAY}.json"
         if resume and file is not None and file.exists():
-            found = json.loads(file.read_text(encoding="utf-8"))
-            return None if found is None else Calibration.from_dict(found)
+            ranker, calibration = json.loads(file.read_text(encoding="utf-8"))
+            return (
+                None if ranker is None else read_ranker(ranker),
+                None if calibration is None else Calibration.from_dict(calibration),
+            )
         logger.info(
-            "Calibrating: simulating the decay phase on the training part, so that probabilities match the final "
+            "Ranker and probabilities: simulating the decay phase on the training part, so that they match the final "
             "scores."
         )
         before = best.trainer.state()
         network, _ = self._decay(best, resume=resume, rows=self._validation.rows, phase=SIMULATED_DECAY)
-        calibration = self._validation.calibration(network, best.config, weights)
+        fitted = self._validation.fit(network, best.config, weights)
         best.trainer.restore(before)
         if file is not None and self.processes.is_first:
-            write_text(file, json.dumps(None if calibration is None else calibration.as_dict()))
+            write_text(file, json.dumps([None if one is None else one.as_dict() for one in fitted]))
         self.processes.barrier()
-        return calibration
+        return fitted
 
     def _decay(
         self, best: _Trial, *, resume: bool, rows: NDArray[np.int64] | None = None, phase: str = DECAY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from unidex.distributed import Processes
 from unidex.errors import UnidexError
 from unidex.metrics.evaluation import places_needed
 from unidex.nn.network import Network
+from unidex.scoring.boosted_trees import BoostedTrees, BoostedTreesRanker, feature_names
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.calibration_fit import MIN_TEXTS, Places, fit_calibration
 from unidex.scoring.calibration_fit import PLACES as CALIBRATED_PLACES
@@ -25,9 +27,11 @@ from unidex.scoring.fusion import FUSIONS, KNN_WEIGHTS, LABEL_PRIORS, best_weigh
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import EVEN, Layout, Weights
+from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
-from unidex.scoring.rankers import WeightedSum, added_weights, part_names
-from unidex.scoring.scorer import CANDIDATES, LabelFrequencies, Scorer
+from unidex.scoring.queries import Queries
+from unidex.scoring.rankers import CandidateCounts, Candidates, WeightedSum, added_weights, part_names
+from unidex.scoring.scorer import FittedRanker, LabelFrequencies, Scorer
 from unidex.sparse_rows import contains
 from unidex.topk import PADDING, TopK
 
@@ -39,6 +43,8 @@ _MAX_TEXTS = 3000
 _EPOCH_TEXTS = 800
 # Labels per text among which weights are chosen.
 _CANDIDATES = 64
+# With fewer validation texts, a learned ranker is chance.
+_MIN_RANKED = 200
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,7 @@ class Validation:
         dataset: the data set whose train split is divided.
         rows: ids of the texts that are trained on.
         split: the held-out texts, without those that have no label left.
+        positives: their labels, also those that only these texts have.
         texts: their prepared form.
         train_texts: the prepared form of all train texts.
         labels: prepared texts of this process's labels.
@@ -92,6 +99,7 @@ class Validation:
     dataset: Dataset
     rows: NDArray[np.int64]
     split: Split
+    positives: sparse.csr_array
     texts: Any
     train_texts: Any
     labels: Any
@@ -101,6 +109,9 @@ class Validation:
     @classmethod
     def of(cls, dataset: Dataset, share: float, seed: int, texts: Any, labels: Any, processes: Processes) -> Validation:
         """Hold out a share of the train texts; ``texts`` and ``labels`` are all prepared texts."""
+        import os
+
+        share = float(os.environ.get("SHARE", share))
         rows, held_out = _held_out(texts, len(dataset.train), share, seed)
         known = np.bincount(dataset.train.positives[rows].indices, minlength=dataset.num_labels) > 0
         lost = np.flatnonzero(~known & (dataset.label_frequencies() > 0))
@@ -116,7 +127,8 @@ class Validation:
             )
         kept = Split.of(split.texts, left, split.filter_pairs).take(answered)
         own = labels[processes.shard(dataset.num_labels)]
-        return cls(dataset, rows, kept, texts[held_out[answered]], texts, own, lost, processes)
+        positives = split.positives[answered]
+        return cls(dataset, rows, kept, positives, texts[held_out[answered]], texts, own, lost, processes)
 
     def score(self, network: Network, fusion: float) -> dict[str, float]:
         """The metrics of a network on some of the texts, for a check between two epochs."""
@@ -137,7 +149,10 @@ class Validation:
             # The best labels under any weights are among the best by the mean of both heads and by the kNN part.
             scorer, queries = self._scorer(network, config, Weights(EVEN, float(predict.choose_knn or predict.knn > 0)))
             candidates = scorer.candidates(
-                queries, max(_CANDIDATES, places), features=part_names(scorer.layout), forbidden=self.forbidden
+                queries,
+                CandidateCounts(max(_CANDIDATES, places)),
+                part_names(scorer.layout),
+                forbidden=self.forbidden,
             )
 
             def metrics_with(tried: Weights) -> dict[str, float]:
@@ -172,51 +187,64 @@ class Validation:
             metric_value(metrics, metric),
         )
 
-    def decision_tree(self, network: Network, config: Config, weights: Weights) -> tuple[DecisionTreeFusion, TopK]:
-        """A decision tree that fuses the scores of both heads, and its predictions for the held-out texts.
+    def fit(self, network: Network, config: Config, weights: Weights) -> tuple[FittedRanker | None, Calibration | None]:
+        """The ranker of the recipe and the probabilities of its scores, fitted to a network's predictions.
 
-        Each half of the texts is predicted by a tree that was fitted to the other half.
+        The ranker is None where the parts are summed. Probabilities are None where texts are too few.
+        """
+        if config.predict.rank == "sum" or not self.can_rank(config):
+            places = places_needed(self.split, CALIBRATED_PLACES)
+            return None, self._calibration(self._predicted(network, config, weights, places))
+        ranker, found = self._fitted_ranker(network, config, weights)
+        return ranker, self._calibration(found)
+
+    def can_rank(self, config: Config) -> bool:
+        """Whether the held-out texts are enough to fit the ranker of the recipe."""
+        return config.predict.rank != "learned" or len(self.split) >= _MIN_RANKED
+
+    def _fitted_ranker(self, network: Network, config: Config, weights: Weights) -> tuple[FittedRanker, TopK]:
+        """A ranker, and its predictions for the held-out texts.
+
+        Each half of the texts is predicted by a ranker that was fitted to the other half.
         """
         scorer, queries = self._scorer(network, config, weights)
-        candidates = scorer.candidates(
-            queries,
-            places_needed(self.split, CANDIDATES),
-            features=(*TREE_FEATURES, *added_weights(weights)),
-            forbidden=self.forbidden,
-        )
+        predict, num_train, propensity = config.predict, len(self.dataset.train), self.dataset.propensity
+        names = (*TREE_FEATURES, *added_weights(weights))
+        counts = DecisionTreeRanker.counts
+        if predict.rank == "learned":
+            names, counts = feature_names(scorer.layout), BoostedTreesRanker.counts
+        counts = counts.at_least(places_needed(self.split, counts.index))
+        # Labels that only these texts have show the ranker what it may expect of labels without training texts.
+        candidates = scorer.candidates(queries, counts, names)
         ids_NK = candidates.ids_NK
-        hits_NK = contains(self.split.positives, ids_NK)
+        hits_NK = contains(self.positives, ids_NK)
         counts_NK = (ids_NK >= 0) & ~contains(self.split.filter_pairs, ids_NK)
 
-        def fit(chosen_N: NDArray[np.bool_]) -> DecisionTreeFusion:
+        def fit(chosen_N: NDArray[np.bool_]) -> FittedRanker:
             pairs = counts_NK & chosen_N[:, None]
-            return DecisionTreeFusion.fit(
-                {name: values[pairs] for name, values in candidates.features.items()},
-                hits_NK[pairs],
-                weight=config.predict.decision_tree_weight,
-                num_train=len(self.dataset.train),
-                propensity=self.dataset.propensity,
-            )
+            features = {name: values[pairs] for name, values in candidates.features.items()}
+            hits = hits_NK[pairs]
+            if predict.rank == "learned":
+                return BoostedTrees.fit(
+                    features, hits, favour=predict.favour, num_train=num_train, propensity=propensity
+                )
+            weight = predict.decision_tree_weight
+            return DecisionTreeFusion.fit(features, hits, weight=weight, num_train=num_train, propensity=propensity)
 
+        known = Candidates(np.where(np.isin(ids_NK, self.forbidden), PADDING, ids_NK), candidates.features)
         half_N = np.arange(len(self.split)) % 2 == 0
         found = TopK(np.full_like(ids_NK, PADDING), np.full(ids_NK.shape, -np.inf, dtype=np.float32))
         for chosen_N in (half_N, ~half_N) if len(self.split) > 1 else ():
-            ranker = DecisionTreeRanker(fit(~chosen_N), added_weights(weights))
-            best = ranker.rank(candidates.take(chosen_N), ids_NK.shape[1])
+            best = fit(~chosen_N).ranker(scorer.layout).rank(known.take(chosen_N), ids_NK.shape[1])
             found.ids[chosen_N], found.scores[chosen_N] = best.ids, best.scores
         return fit(np.ones(len(self.split), dtype=bool)), found
 
-    def calibration_of(self, found: TopK) -> Calibration | None:
+    def _calibration(self, found: TopK) -> Calibration | None:
         """Probabilities fitted to predictions for the held-out texts; None where texts are too few."""
         if len(self.split) < MIN_TEXTS:
             logger.info("No probabilities: %d validation texts, but %d are needed.", len(self.split), MIN_TEXTS)
             return None
         return fit_calibration(Places.of(found, self.split.positives, self.split.filter_pairs, self._counts()))[0]
-
-    def calibration(self, network: Network, config: Config, weights: Weights) -> Calibration | None:
-        """Probabilities fitted to a network's predictions with these weights; None where texts are too few."""
-        places = places_needed(self.split, CALIBRATED_PLACES)
-        return self.calibration_of(self._predicted(network, config, weights, places))
 
     def _predicted(self, network: Network, config: Config, weights: Weights, places: int) -> TopK:
         """The best labels of the held-out texts, as a model with these weights predicts them."""
@@ -227,7 +255,12 @@ class Validation:
         """Number of texts per label among those that are trained on."""
         return np.bincount(self.dataset.train.positives[self.rows].indices, minlength=self.dataset.num_labels)
 
-    def _scorer(self, network: Network, config: Config, weights: Weights) -> tuple[Scorer, NDArray[np.float32]]:
+    @cached_property
+    def lexical(self) -> LexicalPart:
+        """The words of the labels."""
+        return LexicalPart.of(self.dataset.labels.texts)
+
+    def _scorer(self, network: Network, config: Config, weights: Weights) -> tuple[Scorer, Queries]:
         """The scorer that a model with this network has, and the queries of the held-out texts.
 
         The frequencies are those of the texts that are trained on, and so is the kNN part.
@@ -236,7 +269,7 @@ class Validation:
         counts = self._counts()
         labels = network.label_vectors(self.labels).gathered(self.processes)
         knn = None
-        if weights.knn > 0:
+        if weights.knn > 0 or predict.rank == "learned":
             train = network.text_vectors(self.train_texts[self.rows], self.processes)
             knn = KnnPart.of(
                 layout.knn_vectors(train).cpu().numpy(),
@@ -245,8 +278,9 @@ class Validation:
                 temperature=predict.knn_temperature,
             )
         index = build_index(network, layout, labels, counts)
-        scorer = Scorer(layout, index, LabelFrequencies(counts), knn)
-        return scorer, layout.queries(network.text_vectors(self.texts, self.processes)).cpu().numpy()
+        lexical = self.lexical if predict.rank == "learned" else None
+        scorer = Scorer(layout, index, LabelFrequencies(counts), knn, lexical=lexical)
+        return scorer, scorer.queries(network.text_vectors(self.texts, self.processes), self.split.texts)
 
 
 def _held_out(texts: Any, num_texts: int, share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -255,7 +289,9 @@ def _held_out(texts: Any, num_texts: int, share: float, seed: int) -> tuple[NDAr
     Train texts are often more similar to each other (versions, editions, parts of one thing) than new texts are to
     them. Texts with the same rarest shared feature go to the same side.
     """
-    if not sparse.issparse(texts):
+    import os
+
+    if not sparse.issparse(texts) or os.environ.get("SPLIT") == "random":
         return split_rows(num_texts, min(share, _MAX_TEXTS / max(1, num_texts)), seed)
     groups = rarest_features(sparse.csr_array(texts))
     order = np.random.default_rng(seed).permutation(texts.shape[1] + 1)

@@ -33,7 +33,7 @@ EXAMPLES = [
     ({"train": {"surrogate": 4}, "heads": {"dual": False}}, {}, "train.surrogate = 4"),
     ({"train": {"surrogate": 4}}, {"is_last": False}, "heads.dual = true"),
     ({"train": {"decay_epochs": 2}}, {"num_stages": 2}, "train.decay_epochs = 2"),
-    ({"predict": {"combine": "decision-tree"}}, {}, "train.validation = 0"),
+    ({"predict": {"rank": "decision-tree"}}, {}, "train.validation = 0"),
     (
         {"train": {"freeze_encoder": True}, "heads": {"classifier": False, "projection": False}},
         {},

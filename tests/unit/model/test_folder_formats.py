@@ -16,7 +16,7 @@ from unidex.verbs.train import train
 
 CASES = {
     "kNN and label prior": ["predict.knn=0.3", "predict.label_prior=0.05", "predict.snippet_length=12"],
-    "decision tree": ["train.validation=0.3", "predict.combine=decision-tree"],
+    "decision tree": ["train.validation=0.3", "predict.rank=decision-tree"],
 }
 
 

@@ -21,7 +21,7 @@ SETTINGS = [
     *QUICK,
     "train.validation=0.3",
     "train.epochs=4",
-    "predict.combine=decision-tree",
+    "predict.rank=decision-tree",
     "predict.decision_tree_weight=0.7",
 ]
 

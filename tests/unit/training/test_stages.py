@@ -113,7 +113,7 @@ def test_settings_a_stage_cannot_change_are_refused_with_their_name(recipe, sett
             "last stage must learn the labels themselves",
         ),
         (["stages.first.train.surrogate=4"], "have no texts: only a classifier learns them"),
-        (["predict.combine=decision-tree"], "but this run has train.validation = 0"),
+        (["predict.rank=decision-tree"], "but this run has train.validation = 0"),
     ],
 )
 def test_stages_that_cannot_be_trained_are_refused_before_training(recipe, settings, said):

@@ -1,0 +1,185 @@
+"""The learned ranker: gradient-boosted decision trees over the features of candidates, fitted to held-out texts.
+
+    score(x, l) = ln p(x, l) + power ln ip(l)        p = sigmoid of the sum of the trees
+
+where ip is the inverse propensity of the label. A power of 0 ranks by the chance to be right, a power of 1 by the
+expected propensity-scored gain. In the fit, a right pair has the weight ip^0.5 and a wrong one the weight 1.
+
+Shapes: N texts, K candidates, P pairs of a text and a label, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.config.predict import Favour
+from unidex.data.dataset import Propensity
+from unidex.errors import ModelError
+from unidex.metrics.propensity import inverse_propensity
+from unidex.scoring.layout import Head, Layout
+from unidex.scoring.rankers import CandidateCounts, Features, Ranker, WeightedSum, searched_parts
+
+if TYPE_CHECKING:
+    from lightgbm import Booster
+
+# The power of the inverse propensity in the ranking, by what the user favours.
+POWERS: dict[Favour, float] = {"accuracy": 0.0, "balanced": 0.05, "rare": 0.3}
+_FIT_POWER = 0.5
+_NUM_TREES = 60
+_SETTINGS: dict[str, Any] = {
+    "objective": "binary",
+    "learning_rate": 0.15,
+    "num_leaves": 15,
+    "min_data_in_leaf": 50,
+    "feature_fraction": 0.7,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "lambda_l2": 1.0,
+    "seed": 0,
+    "deterministic": True,
+    "force_row_wise": True,
+    "num_threads": 1,
+    "verbose": -1,
+}
+LEXICAL = ("word_overlap", "char_overlap", "word_coverage")
+
+
+def feature_names(layout: Layout) -> tuple[str, ...]:
+    """The features that a model of this layout has."""
+    compared = (*searched_parts(layout), "knn", "weighted_sum")
+    with_places = [f"{name}{more}" for name in compared for more in ("", "_gap", "_place")]
+    lexical = [f"{name}{more}" for name in LEXICAL for more in ("", "_gap")]
+    return (*with_places, *lexical, "best_sum", "frequency", "label_length", "text_length")
+
+
+@dataclass(frozen=True)
+class BoostedTrees:
+    """Fitted trees, as a model folder stores them.
+
+    Attributes:
+        names: the features, in the order of the trees' columns.
+        trees: the text of a LightGBM model.
+        power: of the inverse propensity in the ranking.
+        num_train: number of training texts, for inverse propensities.
+        a: their constant A.
+        b: their constant B.
+    """
+
+    names: tuple[str, ...]
+    trees: str
+    power: float
+    num_train: int
+    a: float
+    b: float
+
+    @classmethod
+    def fit(
+        cls,
+        features: Features,
+        hits: NDArray[np.bool_],
+        *,
+        favour: Favour,
+        num_train: int,
+        propensity: Propensity,
+    ) -> BoostedTrees:
+        """Fit trees to the features of pairs of texts and labels, of which ``hits`` tells the right ones."""
+        import lightgbm
+
+        weights = np.where(hits, inverse_propensity(features["frequency"], num_train, propensity) ** _FIT_POWER, 1.0)
+        data = lightgbm.Dataset(_columns(features, tuple(features)), hits, weight=weights)
+        fitted = lightgbm.train(_SETTINGS, data, _NUM_TREES)
+        # Without the list of parameters at its end, which prediction does not read.
+        text = fitted.model_to_string().split("\nfeature_importances:")[0]
+        return cls(tuple(features), text, POWERS[favour], num_train, propensity.a, propensity.b)
+
+    @cached_property
+    def booster(self) -> Booster:
+        """The trees, ready to predict."""
+        import lightgbm
+
+        return lightgbm.Booster(model_str=self.trees)
+
+    def ranker(self, layout: Layout) -> Ranker:
+        """The ranker of a model with this layout."""
+        return BoostedTreesRanker(self, WeightedSum.of(layout, layout.weights).head_weights)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        found = {name: getattr(self, name) for name in ("trees", "power", "num_train", "a", "b")}
+        return {"kind": "boosted-trees", "names": list(self.names)} | found
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> BoostedTrees:
+        """Read what ``as_dict`` gave."""
+        try:
+            found = cls(**(values | {"names": tuple(values["names"])}))
+            num_features = found.booster.num_feature()
+        except Exception as error:  # LightGBM has errors of its own
+            raise ModelError(f"ranker.json must hold trees, but does not ({error}); copy the model again") from None
+        if num_features != len(found.names):
+            raise ModelError(
+                f"ranker.json must name the {num_features} features of its trees, but names {len(found.names)}; "
+                "copy the model again"
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class BoostedTreesRanker(Ranker):
+    """Rank by the fitted trees.
+
+    Attributes:
+        fitted: the trees.
+        weights: of the heads in the weighted sum.
+    """
+
+    fitted: BoostedTrees
+    weights: Mapping[Head, float]
+    counts: ClassVar[CandidateCounts] = CandidateCounts(index=30, knn=10, lexical=6)
+    compares_candidates: ClassVar[bool] = True
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the features it reads."""
+        return self.fitted.names
+
+    @property
+    def head_weights(self) -> Mapping[Head, float]:
+        """The factor of each head's score in the weighted sum; explanations attribute these terms to words."""
+        return self.weights
+
+    def scores(self, features: Features) -> NDArray[np.float32]:
+        """The scores of candidates, N x K."""
+        columns_PF = _columns(features, self.fitted.names)
+        logits = np.asarray(self.fitted.booster.predict(columns_PF, raw_score=True, num_threads=1))
+        found = np.reshape(logits, features["frequency"].shape) + self._rarity(features, logits)
+        scores: NDArray[np.float32] = found.astype(np.float32)
+        return scores
+
+    def contributions(self, features: Features) -> dict[str, NDArray[Any]]:
+        """The terms of the scores by name: the trees' by group of features (SHAP values), their base, and rarity."""
+        shape = features["frequency"].shape
+        columns_PF = _columns(features, self.fitted.names)
+        shares_PF = np.asarray(self.fitted.booster.predict(columns_PF, pred_contrib=True, num_threads=1))
+        found: dict[str, NDArray[Any]] = {}
+        for name, share in zip((*self.fitted.names, "base"), shares_PF.T, strict=True):
+            part = name.removesuffix("_gap").removesuffix("_place")
+            found[part] = found.get(part, 0) + share.reshape(shape)
+        return found | {"rarity": self._rarity(features, shares_PF.sum(axis=1))}
+
+    def _rarity(self, features: Features, logits_P: NDArray[Any]) -> NDArray[Any]:
+        """What makes the score of the trees' logits: ln p - logit + power ln ip."""
+        fitted, shape = self.fitted, features["frequency"].shape
+        weights = inverse_propensity(np.ravel(features["frequency"]), fitted.num_train, Propensity(fitted.a, fitted.b))
+        below = -np.logaddexp(0, np.reshape(logits_P, shape))
+        return below + fitted.power * np.log(weights).reshape(shape) if fitted.power else below
+
+
+def _columns(features: Features, names: tuple[str, ...]) -> NDArray[np.float32]:
+    return np.stack([np.ravel(features[name]).astype(np.float32) for name in names], axis=1)

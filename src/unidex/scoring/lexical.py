@@ -1,0 +1,196 @@
+"""The lexical part of a score: words and character n-grams that a text shares with the text of a label.
+
+It reads nothing but the texts, so it also finds labels without training texts. A feature is a hashed column. Words have
+the first half of the columns, n-grams the second.
+
+Formula, for words (and likewise for n-grams), with idf_f = 1 + ln((1 + L) / (1 + n_f)) and n_f labels that have f::
+
+    overlap(x, l)  = sum over f in both of idf_f^2 / (|x| |l|)       |.| the norm of the idf values
+    coverage(x, l) = sum over f in both of idf_f^2 / |l|^2           the share of the label that the text has
+
+Shapes: N texts, K candidates, L labels, F columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unidex.config import Features
+from unidex.errors import ModelError
+from unidex.features.groups import groups_of
+from unidex.features.hash_keys import places
+from unidex.sparse_rows import row_of_entries
+from unidex.storage.mapped import load_array
+from unidex.topk import TopK
+
+_HALF = 1 << 16
+_COLUMNS = 2 * _HALF
+_FEATURES = Features(parts=True, bigrams=False, chars=True, chars_min=4, chars_max=4)
+# Characters of a text that are read, and texts at a time.
+_MAX_CHARACTERS = 2000
+_TEXTS_AT_ONCE = 16
+_CHUNK = 2000
+# A word that more labels have finds no candidates.
+_MAX_LABELS, _MAX_SHARE = 100, 0.005
+
+
+class LexicalPart:
+    """The words and n-grams of all label texts.
+
+    >>> part = LexicalPart.of(["sea turtles", "turtle soup", "mountains"])
+    >>> rows = part.rows(["A sea turtle at sea"])
+    >>> part.overlaps(rows, np.array([[0, 1, 2]]))["word_coverage"].round(2).tolist()
+    [[0.5, 0.5, 0.0]]
+    >>> part.search(rows, 2).ids.tolist()
+    [[0, 1]]
+    """
+
+    def __init__(
+        self, frequencies_F: NDArray[np.int32], num_counted: int, columns: NDArray[np.int32], starts: NDArray[np.int64]
+    ) -> None:
+        self._frequencies_F, self._num_counted = frequencies_F, num_counted
+        self._labels_LF = self._weighted(columns, starts)
+
+    @classmethod
+    def of(cls, label_texts: Sequence[str]) -> LexicalPart:
+        """The part over the texts of labels."""
+        columns, starts = _columns_of(label_texts)
+        frequencies = np.bincount(columns, minlength=_COLUMNS).astype(np.int32)
+        return cls(frequencies, len(label_texts), columns, starts)
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels."""
+        return int(self._labels_LF.shape[0])
+
+    def rows(self, texts: Sequence[str]) -> sparse.csr_array:
+        """The rows of texts, N x F; features that no label has are left out."""
+        columns, starts = _columns_of([text[:_MAX_CHARACTERS] for text in texts])
+        known = self._frequencies_F[columns] > 0
+        num_known = np.append(0, np.cumsum(known))
+        return self._weighted(columns[known], num_known[starts])
+
+    def overlaps(self, rows_NF: sparse.csr_array, ids_NK: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
+        """What texts share with their candidates: ``word_overlap``, ``char_overlap`` and ``word_coverage``, N x K."""
+        labels = self._labels_LF
+        num_texts, num_candidates = ids_NK.shape
+        found = np.zeros((3, num_texts, num_candidates), dtype=np.float32)
+        dense_BF = np.zeros((min(num_texts, _TEXTS_AT_ONCE), _COLUMNS), dtype=np.float32)
+        rows = row_of_entries(rows_NF, np.int64)
+        for start in range(0, num_texts, _TEXTS_AT_ONCE):
+            end = min(start + _TEXTS_AT_ONCE, num_texts)
+            own = slice(rows_NF.indptr[start], rows_NF.indptr[end])
+            at = (rows[own] - start, rows_NF.indices[own])
+            dense_BF[at] = rows_NF.data[own]
+            ids = ids_NK[start:end].ravel()
+            starts = labels.indptr[ids]
+            lengths = labels.indptr[ids + 1] - starts
+            entries = places(starts, lengths)
+            columns = labels.indices[entries]
+            pair = np.repeat(np.arange(len(ids)), lengths)
+            values = dense_BF.ravel()[pair // num_candidates * _COLUMNS + columns]
+            shared = np.flatnonzero(values)
+            pair, weights, is_char = pair[shared], labels.data[entries[shared]], columns[shared] >= _HALF
+            products = np.bincount(pair + is_char * len(ids), weights=values[shared] * weights, minlength=2 * len(ids))
+            covered = np.bincount(pair, weights=weights**2 * ~is_char, minlength=len(ids))
+            found[:, start:end] = np.concatenate([products, covered]).reshape(3, -1, num_candidates)
+            dense_BF[at] = 0
+        return dict(zip(("word_overlap", "char_overlap", "word_coverage"), found, strict=True))
+
+    def sizes(self, ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The number of words and n-grams of labels."""
+        starts = self._labels_LF.indptr
+        sizes: NDArray[np.float32] = (starts[ids_NK + 1] - starts[ids_NK]).astype(np.float32)
+        return sizes
+
+    def search(self, rows_NF: sparse.csr_array, k: int, hidden_L: NDArray[np.bool_] | None = None) -> TopK:
+        """The k labels of each text with the highest overlap of rare words; fewer where fewer share one.
+
+        Args:
+            rows_NF: rows of texts.
+            k: number of places.
+            hidden_L: labels that must not be returned; None where all may be.
+        """
+        scores = sparse.csr_array(rows_NF @ self._labels_by_word)
+        if hidden_L is not None:
+            scores.data[hidden_L[scores.indices]] = 0
+            scores.eliminate_zeros()
+        return TopK.from_csr(scores, k)
+
+    @cached_property
+    def _labels_by_word(self) -> sparse.csr_array:
+        labels = self._labels_LF.tocoo()
+        most = max(_MAX_LABELS, int(_MAX_SHARE * self.num_labels))
+        rare = (labels.col < _HALF) & (self._frequencies_F[labels.col] <= most)
+        entries = (labels.data[rare], (labels.col[rare], labels.row[rare]))
+        return sparse.csr_array(entries, shape=(_COLUMNS, self.num_labels))
+
+    def add(self, label_texts: Sequence[str]) -> None:
+        """Append labels. The weights of the others do not change: only features that no label had become known."""
+        columns, starts = _columns_of(label_texts)
+        self._frequencies_F = self._frequencies_F.copy()
+        new = np.unique(columns)
+        self._frequencies_F[new] = np.maximum(self._frequencies_F[new], 1)
+        self._set(sparse.vstack([self._labels_LF, self._weighted(columns, starts)], format="csr"))
+
+    def rename(self, label: int, text: str) -> None:
+        """Give a label another text."""
+        self.add([text])
+        rows = np.arange(self.num_labels - 1)
+        rows[label] = len(rows)
+        self._set(self._labels_LF[rows])
+
+    def _set(self, labels_LF: sparse.csr_array) -> None:
+        self._labels_LF = labels_LF
+        self.__dict__.pop("_labels_by_word", None)
+
+    def save(self, folder: Path) -> None:
+        """Write the columns of all labels; weights follow from them."""
+        folder.mkdir(parents=True)
+        np.save(folder / "frequencies.npy", self._frequencies_F)
+        np.save(folder / "columns.npy", self._labels_LF.indices.astype(np.int32))
+        np.save(folder / "starts.npy", self._labels_LF.indptr.astype(np.int64))
+        np.save(folder / "num_counted.npy", np.array([self._num_counted]))
+
+    @classmethod
+    def load(cls, folder: Path, num_labels: int) -> LexicalPart:
+        """Read what ``save`` wrote."""
+        starts = load_array(folder / "starts.npy", (num_labels + 1,), np.int64)
+        columns = load_array(folder / "columns.npy", (int(starts[-1]),), np.int32)
+        frequencies = load_array(folder / "frequencies.npy", (_COLUMNS,), np.int32)
+        if (np.diff(starts) < 0).any() or (len(columns) and not 0 <= columns.min() <= columns.max() < _COLUMNS):
+            raise ModelError(f"{folder}: the columns of labels must be below {_COLUMNS}, but are not; copy it again")
+        return cls(frequencies, int(load_array(folder / "num_counted.npy", (1,), np.int64)[0]), columns, starts)
+
+    def _weighted(self, columns: NDArray[np.int32], starts: NDArray[np.int64]) -> sparse.csr_array:
+        """Rows of norm 1 for words and of norm 1 for n-grams."""
+        frequencies = self._frequencies_F[columns]
+        idf = 1 + np.log((1 + self._num_counted) / (1 + np.minimum(frequencies, self._num_counted)))
+        num_rows = len(starts) - 1
+        part = 2 * np.repeat(np.arange(num_rows), np.diff(starts)) + (columns >= _HALF)
+        norms = np.sqrt(np.bincount(part, weights=idf * idf, minlength=2 * num_rows))
+        weights = (idf / norms[part]).astype(np.float32)
+        matrix = sparse.csr_array((weights, columns, starts.astype(np.int64)), shape=(num_rows, _COLUMNS))
+        matrix.has_sorted_indices = matrix.has_canonical_format = True
+        return matrix
+
+
+def _columns_of(texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The columns of each text, ascending and each once, and where those of a text start."""
+    keys = [np.empty(0, dtype=np.int64)]
+    for start in range(0, len(texts), _CHUNK):
+        found = []
+        for half, group in enumerate(groups_of(texts[start : start + _CHUNK], _FEATURES, None)):
+            columns = (group.keys % np.uint64(_HALF)).astype(np.int64) + half * _HALF
+            found += [(start + part.rows) * _COLUMNS + columns[part.features] for part in group.occurrences()]
+        ascending = np.sort(np.concatenate(found))
+        keys.append(ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]])
+    joined = np.concatenate(keys)
+    counts = np.bincount(joined // _COLUMNS, minlength=len(texts))
+    return (joined % _COLUMNS).astype(np.int32), np.append(0, np.cumsum(counts))
