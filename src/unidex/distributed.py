@@ -85,10 +85,6 @@ class Processes:
         """The maximum over processes, in place."""
         return self._reduce(values, dist.ReduceOp.MAX)
 
-    def min_(self, values: Tensor) -> Tensor:
-        """The minimum over processes, in place."""
-        return self._reduce(values, dist.ReduceOp.MIN)
-
     def any(self, value: bool) -> bool:
         """Whether the value is true on any process."""
         if self.size == 1:

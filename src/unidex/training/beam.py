@@ -123,14 +123,7 @@ class Beam:
             # A loss is a mean over the texts of all processes; each takes its own rows of the gradient.
             sizes = ranks.gather(torch.tensor([num_texts], device=scores.device)).tolist()
             first, scores = sum(sizes[: ranks.rank]), ranks.gather(scores)
-            asked = Targets(
-                ranks.gather(asked.rows + first),
-                ranks.gather(asked.columns),
-                ranks.gather(asked.weights),
-                ranks.gather(asked.ignored_rows + first),
-                ranks.gather(asked.ignored_columns),
-                (len(scores), scores.shape[1]),
-            )
+            asked = asked.gathered(ranks, (len(scores), scores.shape[1]), first_row=first)
         value, gradient = loss.dense()(scores, loss.sample(asked, seed))
         gradient_BK = gradient[first : first + num_texts]
         scores_BK.backward(gradient_BK if weight == 1 else gradient_BK * weight)  # type: ignore[no-untyped-call]

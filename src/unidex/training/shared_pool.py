@@ -16,7 +16,7 @@ from unidex.config import Config
 from unidex.distributed import Processes
 from unidex.losses import HeadLoss
 from unidex.losses.blocks import BlockedGrad, Sink
-from unidex.losses.inner_product import inner_product_loss
+from unidex.losses.gradient import inner_product_loss
 from unidex.nn.row_table import RowTable, Touched
 from unidex.training.batch_vectors import BatchVectors
 from unidex.training.classifier_rows import ClassifierRows
