@@ -129,19 +129,6 @@ class ExactIndex(Index):
         """Numbers per vector."""
         return self._parts[0].shape[1]
 
-    def search(
-        self,
-        queries_BD: Vectors,
-        k: int,
-        *,
-        allowed: ArrayLike | None = None,
-        forbidden: ArrayLike | None = None,
-        excluded: sparse.csr_array | None = None,
-    ) -> TopK:
-        """The k best labels of each text; ``excluded`` is B x num_ids, pairs that are not returned."""
-        hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
-        return _search(self._parts, queries_BD, k, hidden=hidden, excluded=excluded, device=self._parts[0].device)
-
     def _search(self, queries_BD: Vectors, k: int, hidden: NDArray[np.bool_] | None, num_visible: int) -> TopK:
         return _search(self._parts, queries_BD, k, hidden=hidden, excluded=None, device=self._parts[0].device)
 

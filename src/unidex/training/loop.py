@@ -7,8 +7,12 @@ same choices as one that was not.
 from __future__ import annotations
 
 import logging
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -28,7 +32,6 @@ from unidex.training.frozen import freeze
 from unidex.training.log import TrainingLog
 from unidex.training.optimisers import Optimisers
 from unidex.training.step import Step
-from unidex.training.stop_signal import StopRequest
 from unidex.training.training_set import STEP, Batching, TrainingSet
 
 logger = logging.getLogger(__name__)
@@ -48,13 +51,13 @@ class Trainer:
     """One run.
 
     Args:
-        network: what is trained, in place.
+        network: what is trained, in place; it has the classifiers of this process's labels.
         data: what it is trained on.
         config: the recipe.
         seed: of every random choice.
         folder: for checkpoints and train.jsonl; None keeps nothing.
         validate: the metrics of the network as it is now, or None for no validation.
-        processes: the processes that train together; the network has the classifiers of this process's labels.
+        processes: the processes that train together.
         has_next_phase: whether another run continues from the end of this one.
     """
 
@@ -86,7 +89,7 @@ class Trainer:
         self._best_value = -np.inf
         self._best_epoch = 0
         self._validations_without_gain = 0
-        self._stop = StopRequest()
+        self._is_stopping = False
         self._log = TrainingLog(folder if processes.is_first else None, config.train.epochs)
         self._seen = 0
         self._total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
@@ -97,7 +100,7 @@ class Trainer:
         if resume:
             self._resume()
         epochs = self.config.train.epochs
-        with self._stop.listening(), progress.task("training", self.num_steps, unit="steps") as advance:
+        with self._listening(), progress.task("training", self.num_steps, unit="steps") as advance:
             advance(self.step)
             while self.epoch < epochs and not self._finished_early():
                 self._run_epoch(advance)
@@ -119,6 +122,27 @@ class Trainer:
             "best_epoch": self._best_epoch or self.epoch,
             "best": None if self._best is None else {self.config.train.metric: self._best_value},
         }
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM as a wish to stop after the step under way; a second one interrupts at once."""
+        before = {}
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before[number] = signal.signal(number, self._note)
+        except ValueError:
+            # Only the main thread may listen; elsewhere the caller's own handling stays.
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._is_stopping:
+            raise KeyboardInterrupt
+        self._is_stopping = True
 
     def _is_checkpoint_due(self) -> bool:
         return self.step % self.config.train.checkpoint_every == 0
@@ -143,7 +167,7 @@ class Trainer:
                 self._check(total)
                 speed = (self._seen - texts_before) / max(time.monotonic() - started, 1e-9)
                 advance(0, f"epoch {self.epoch + 1}, loss {float(total) / self.batch:.4f}, {speed:,.0f} texts/s")
-            stopping = self.processes.any(self._stop.asked)
+            stopping = self.processes.any(self._is_stopping)
             # At the end of an epoch, validation comes first.
             if stopping or (self._is_checkpoint_due() and self.batch < len(batches)):
                 self._check(total)
@@ -201,29 +225,30 @@ class Trainer:
 
     def state(self) -> dict[str, Tensor]:
         """A copy of the network and the state of its optimisers."""
-        optimisers = {f"optimiser.{name}": tensor for name, tensor in self.optimisers.state().items()}
-        return {name: tensor.clone() for name, tensor in (self._network_state() | optimisers).items()}
+        return {name: tensor.clone() for name, tensor in self._state().items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take what ``state`` has copied."""
         self._load_network(state)
         self.optimisers.load(_part(state, "optimiser."))
 
+    def _state(self) -> dict[str, Tensor]:
+        optimisers = {f"optimiser.{name}": tensor for name, tensor in self.optimisers.state().items()}
+        return self._network_state() | optimisers
+
     def _network_state(self) -> dict[str, Tensor]:
         state = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
         return state | {f"table.{name}": table.weight for name, table in self.network.tables().items()}
 
     def _load_network(self, state: dict[str, Tensor]) -> None:
-        prefix = "network."
-        dense = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        self.network.load_state_dict(dense)
+        self.network.load_state_dict(_part(state, "network."))
         for name, table in self.network.tables().items():
             table.weight.copy_(state[f"table.{name}"])
 
     def _save_checkpoint(self) -> None:
         if self.folder is None:
             return
-        tensors = self._network_state() | {f"optimiser.{k}": v for k, v in self.optimisers.state().items()}
+        tensors = self._state()
         # Right after the best validation the network itself is the best.
         if self._best is not None and not self._is_best_now():
             tensors |= {f"best.{name}": value for name, value in self._best.items()}
@@ -257,8 +282,7 @@ class Trainer:
                 f"{found}: a run must be resumed with the settings and the seed it started with, but they differ; "
                 "use the same ones, or delete the folder and train without --resume"
             )
-        self._load_network(tensors)
-        self.optimisers.load(_part(tensors, "optimiser."))
+        self.restore(tensors)
         self._best = _part(tensors, "best.") or None
         self._best_value = -np.inf if state["best_value"] is None else state["best_value"]
         self._best_epoch = state["best_epoch"]

@@ -60,9 +60,7 @@ class Optimisers:
     """
 
     def __init__(self, network: Network, config: Config, num_steps: int, processes: Processes = ALONE) -> None:
-        self.config = config
-        self.num_steps = num_steps
-        self.processes = processes
+        self.config, self.num_steps, self.processes = config, num_steps, processes
         train = config.train
         is_pretrained = encoders.get(config.encoder.kind).can.is_pretrained
         groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
@@ -151,8 +149,7 @@ class Optimisers:
     def load(self, state: dict[str, Tensor]) -> None:
         """Take a saved state."""
         for name, rows in self.rows.items():
-            prefix = f"rows.{name}."
-            rows.load({key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)})
+            rows.load({key: state[f"rows.{name}.{key}"] for key in rows.names})
         if self.dense is not None:
             values: dict[int, dict[str, Any]] = {}
             for key, value in state.items():

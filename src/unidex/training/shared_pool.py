@@ -19,7 +19,6 @@ from unidex.losses.blocks import BlockedGrad, Sink
 from unidex.losses.gradient import inner_product_loss
 from unidex.nn.row_table import RowTable, Touched
 from unidex.training.batch_vectors import BatchVectors
-from unidex.training.classifier_rows import ClassifierRows
 from unidex.training.towers import Towers
 
 # Takes the gradient of neighbouring rows of a table, as soon as it is known.
@@ -47,8 +46,7 @@ class SharedPool:
     """The losses of both heads over labels that all texts are scored against.
 
     Attributes:
-        towers: encoders and heads.
-        rows: the classifiers.
+        towers: encoders, heads and classifiers.
         processes: the processes that share the labels.
         log_q: how often each label enters a pool, or None.
         move_rows: moves rows of the classifiers whose gradient is known.
@@ -56,7 +54,6 @@ class SharedPool:
     """
 
     towers: Towers
-    rows: ClassifierRows
     processes: Processes
     log_q: Tensor | None
     move_rows: MoveRows
@@ -87,11 +84,11 @@ class SharedPool:
         if self.towers.has_classifier:
             weight, table = 1 - dual_weight if network.dual is not None else 1.0, network.classifiers
             assert table is not None
-            if config.pool.labels == "all" and self.rows.are_as_stored:
+            if config.pool.labels == "all" and self.towers.classifiers_are_as_stored:
                 # Each block is moved as soon as its gradient is known.
                 take(CLASSIFIER, table.weight, weight, lambda rows, part: self.move_rows(table, rows, part * weight))
             else:
-                rows_PD = self.rows.gather(labels.rows, touched)
+                rows_PD = self.towers.gather_classifiers(labels.rows, touched)
                 rows_PD.backward(take(CLASSIFIER, rows_PD.detach(), weight))  # type: ignore[no-untyped-call]
         return value, of_texts, of_scales
 

@@ -19,8 +19,7 @@ from unidex.nn.assembly import build_network
 from unidex.nn.initialisation import initialise_classifiers, initialise_cluster_biases
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
-from unidex.training.parts_setup import make_parts, words_of_labels
-from unidex.training.table_storage import tables_to_files
+from unidex.training.parts_setup import has_parts, make_parts
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.transfer import encoder_weights, inherit, restore_encoder, set_dropout, surrogate_set
 from unidex.training.tree_setup import cluster_positives, grow_tree, learns_labels
@@ -96,7 +95,7 @@ class StageNetworks:
         if config.train.surrogate:
             # Labels are clustered by features; an encoder without features gives vectors in their place.
             features = data.texts if sparse.issparse(data.texts) else self._encoded(data.texts)
-            words = words_of_labels(config, self._encoder, self.labels)
+            words = self._encoder.word_counts(self.labels) if has_parts(config) else None
             return surrogate_set(data, features, config, self.seed, words)
         return data
 
@@ -129,7 +128,12 @@ class StageNetworks:
             initialise_cluster_biases(network, config.heads.classifier_bias, positives)
         if config.train.table_storage == "file":
             assert self.folder is not None
-            tables_to_files(network, self.folder / phase, self.processes.rank)
+            folder = self.folder / phase
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, table in network.tables().items():
+                # Tables of the stage before, which is over, stay where they are.
+                if table.file is None:
+                    table.move_to(folder / f"{name}.{self.processes.rank}.table")
         return network
 
     @torch.no_grad()
