@@ -49,8 +49,7 @@ def label_points(positives: sparse.csr_array, settings: Augment, seed: int) -> P
         settings: the section [augment] of a recipe.
         seed: the same seed gives the same points.
 
-    References:
-        Gandalf, arXiv 2405.04545.
+    References: Gandalf, arXiv 2405.04545.
 
     >>> texts = sparse.csr_array(np.array([[1, 1, 0], [1, 0, 0]], dtype=np.float32))
     >>> points = label_points(texts, Augment(method="gandalf"), seed=0)

@@ -44,11 +44,7 @@ def frequency_bins(frequencies_L: NDArray[np.integer[Any]], num_bins: int = 5) -
 
     Formula: bin_l = floor(m * (frequencies before l) / (all frequencies)), unseen labels in the last bin.
 
-    Shapes:
-        frequencies_L [L], result [L].
-
-    References:
-        The quantile analysis of pyxclib, github.com/kunaldahiya/pyxclib.
+    References: The quantile analysis of pyxclib, github.com/kunaldahiya/pyxclib.
 
     Frequencies 6, 2, 2, 1, 1 are 12 together. In two bins of 6, the first label fills one, the others begin behind it:
 

@@ -38,9 +38,6 @@ def reliability(
 ) -> list[ReliabilityBin]:
     """Bins of equal width over 0..1; those without places are left out.
 
-    Shapes:
-        probabilities_P [P], hits_P [P].
-
     >>> for found in reliability(np.array([0.1, 0.2, 0.9]), np.array([False, True, True]), 2):
     ...     print(f"{found.low} to {found.high}: {found.num_places}, {found.probability:.2f}, {found.share:.2f}")
     0.0 to 0.5: 2, 0.15, 0.50
@@ -75,11 +72,7 @@ def expected_calibration_error(
 
     Formula: ECE = sum over bins b of (P_b / P) |mean probability of b - share of b that is right|.
 
-    Shapes:
-        probabilities_P [P], hits_P [P].
-
-    References:
-        Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks, arXiv 1706.04599, equation 3.
+    References: Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks, arXiv 1706.04599, equation 3.
 
     Two of three places have 0.1 and 0.2, and one of them is right: |0.15 - 0.5| counts 2/3; the third has 0.9.
 

@@ -16,7 +16,7 @@ from unidex.data.dataset import Dataset
 from unidex.distributed import Processes
 from unidex.encoders import registry as encoders
 from unidex.nn.assembly import build_network
-from unidex.nn.initialisation import initialise_classifiers, initialise_cluster_biases
+from unidex.nn.initialisation import initialise_biases, initialise_classifiers
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
 from unidex.training.parts_setup import has_parts, make_parts
@@ -124,8 +124,11 @@ class StageNetworks:
         if config.heads.classifier and not has_classifiers:
             initialise_classifiers(network, config, self.labels, data.texts, data.positives, self.processes)
         if tree is not None and not has_tree and config.heads.classifier_bias != "none":
-            positives = cluster_positives(tree, data.positives)
-            initialise_cluster_biases(network, config.heads.classifier_bias, positives)
+            assert network.tree is not None
+            levels = zip(network.tree.tables, cluster_positives(tree, data.positives), strict=True)
+            for table, positives in levels:
+                rows_of_level, biases = slice(0, table.num_rows), table.weight[:, -1]
+                initialise_biases(network, config.heads.classifier_bias, positives, rows_of_level, biases)
         if config.train.table_storage == "file":
             assert self.folder is not None
             folder = self.folder / phase
