@@ -9,7 +9,7 @@ all         the data set as it is
 tenth       a tenth of the train texts
 hundredth   a hundredth of the train texts
 titles      titles without contents; left out where a data set has no contents
-ids         label texts replaced by numbers without meaning
+ids         label texts replaced by numbers without meaning; peers, which do not read them, are those of all
 duplicates  30% of the train texts a second time
 single      one label per text, drawn at random, in train and test
 
@@ -107,13 +107,22 @@ def names(words: str) -> list[str]:
 def run_cell(name: str, cell: str, chosen: argparse.Namespace, failed: list[str]) -> tuple[int, list[Entry]] | None:
     """Run what is not there yet of a cell and compare; None where the cell says nothing new."""
     keep = chosen.keep.resolve()
-    source = made(name, cell, chosen.folder, keep / "sets", chosen.max_texts)
-    if source is None:
+    original = found_source(name, chosen.folder, keep / "sets")
+    has_contents = any(row.get("content") for row in rows(original / "trn.json.gz"))
+    if cell == "titles" and not has_contents:
         return None
-    text = "title" if cell == "titles" else "title+content"
-    bench = Bench(str(source), text, keep, num_threads=chosen.threads, max_cpu_s=math.ceil(60 * chosen.minutes))
+    text = "title+content" if has_contents and cell != "titles" else "title"
+
+    def bench_of(kind: str) -> Bench:
+        source = made(original, kind, keep / "sets", chosen.max_texts)
+        return Bench(str(source), text, keep, num_threads=chosen.threads, max_cpu_s=math.ceil(60 * chosen.minutes))
+
+    ours = bench_of("all" if cell == "titles" else cell)
+    # Peers do not read label texts.
+    theirs = bench_of("all") if cell == "ids" else ours
     predictions: dict[str, Path] = {}
     for system in chosen.systems:
+        bench = ours if system == "unidex" else theirs
         folder = unidex_folder(chosen.recipe, chosen.settings) if system == "unidex" else system
         stopped = bench.folder / f"{system}.failed"
         try:
@@ -135,9 +144,9 @@ def run_cell(name: str, cell: str, chosen: argparse.Namespace, failed: list[str]
                 stopped.write_text(f"{error}\n")
         for model in [bench.folder / folder / "model", *(bench.folder / folder).glob("m_*")]:
             shutil.rmtree(model, ignore_errors=True)
-    for features in bench.folder.glob("tfidf*"):
+    for features in theirs.folder.glob("tfidf*"):
         shutil.rmtree(features, ignore_errors=True)
-    return bench.task.num_train, compare(read(str(bench.data)), predictions)
+    return ours.task.num_train, compare(read(str(ours.data)), predictions)
 
 
 @dataclass(frozen=True)
@@ -216,24 +225,25 @@ def paired_error(
     return float(np.sqrt(num / max(num - 1, 1) * np.square(residuals).sum()) / possible.sum())
 
 
-def made(name: str, cell: str, folder: Path, target: Path, max_texts: int | None) -> Path | None:
-    """The folder of a cell's data set, written where it is not there yet; None where there are no contents to drop."""
-    source = folder / name
-    if name == "hpo":
-        source = target / "hpo"
-        if not source.exists():
-            subprocess.run([*UNIDEX, "convert", "hpo", source, "--to", "xc-raw"], check=True, stdout=subprocess.DEVNULL)
-    if cell == "titles" and not any(row.get("content") for row in rows(source / "trn.json.gz")):
-        return None
-    # Titles are read from the data set as it is.
-    kind = "all" if cell == "titles" else cell
-    if kind == "all" and max_texts is None:
+def found_source(name: str, folder: Path, target: Path) -> Path:
+    """The folder of a data set in the raw XC format; the built-in one is converted once."""
+    if name != "hpo":
+        return folder / name
+    source = target / name
+    if not source.exists():
+        subprocess.run([*UNIDEX, "convert", name, source, "--to", "xc-raw"], check=True, stdout=subprocess.DEVNULL)
+    return source
+
+
+def made(source: Path, cell: str, target: Path, max_texts: int | None) -> Path:
+    """The folder of the data set of a cell, written where it is not there yet."""
+    if cell == "all" and max_texts is None:
         return source
-    result = target / ".".join([name, kind, *([] if max_texts is None else [str(max_texts)])])
+    result = target / ".".join([source.name, cell, *([] if max_texts is None else [str(max_texts)])])
     if not result.exists():
         part = result.with_name(f"{result.name}.part")
         shutil.rmtree(part, ignore_errors=True)
-        write_cell(source, part, kind, max_texts)
+        write_cell(source, part, cell, max_texts)
         part.rename(result)
     return result
 

@@ -47,7 +47,7 @@ def shops(tmp_path):
 
 
 def cell(shops, name, max_texts=None):
-    return robustness.made("shop", name, shops, shops.parent / "cells", max_texts)
+    return robustness.made(shops / "shop", name, shops.parent / "cells", max_texts)
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,12 @@ def test_ids_replace_label_texts_and_nothing_else(shops):
     assert (made.train.positives != before.train.positives).nnz == 0
 
 
-def test_a_cell_is_written_once_and_titles_need_contents(shops):
-    assert cell(shops, "all") == cell(shops, "titles") == shops / "shop"
+def test_a_cell_is_written_once(shops):
+    assert cell(shops, "all") == shops / "shop"
     first = cell(shops, "tenth")
     written = (first / "trn.json.gz").stat().st_mtime_ns
     assert cell(shops, "tenth") == first
     assert (first / "trn.json.gz").stat().st_mtime_ns == written
-    rows = robustness.rows(shops / "shop" / "trn.json.gz")
-    write(shops / "shop" / "trn.json.gz", [row | {"content": ""} for row in rows])
-    assert cell(shops, "titles") is None
 
 
 def random_dataset(rng, num_test):
@@ -137,11 +134,13 @@ def test_an_entry_is_bold_where_unidex_is_behind_by_more_than_two_standard_error
     assert robustness.Entry(None, 50.0).shown() == "- / 50.0"
 
 
-def test_a_stopped_table_continues_and_a_failed_peer_is_told(shops, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def table(shops, tmp_path, monkeypatch, capsys):
+    """Prints the table of some cells with two made-up peers, of which one fails; with the runs it started."""
     calls = []
 
     def peer(bench, name, environments, scripts):
-        calls.append((bench.task.name, name))
+        calls.append((bench.folder.name, name))
         if name == "bonsai":
             raise peers_runs.RunError("the tree fell")
         folder = bench.folder / name
@@ -151,23 +150,39 @@ def test_a_stopped_table_continues_and_a_failed_peer_is_told(shops, tmp_path, mo
 
     monkeypatch.setattr(peers_runs.Bench, "peer", peer)
     monkeypatch.setattr(robustness, "missing_peers", lambda *given: None)
-    options = [
-        "--sets",
-        "shop",
-        "--cells",
-        "tenth,single",
-        "--systems",
-        "pecos,bonsai",
-        "--keep",
-        str(tmp_path / "keep"),
-    ]
-    peers = ["--peers", str(tmp_path), "--peers-scripts", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", ["robustness.py", str(shops), *options, *peers])
-    robustness.main()
-    first = capsys.readouterr().out
-    assert [line.split(" | ")[1] for line in first.splitlines() if line.startswith("| shop")] == ["tenth", "single"]
+
+    def run(cells):
+        calls.clear()
+        options = ["--sets", "shop", "--cells", cells, "--systems", "pecos,bonsai"]
+        folders = ["--keep", str(tmp_path / "keep"), "--peers", str(tmp_path), "--peers-scripts", str(tmp_path)]
+        monkeypatch.setattr("sys.argv", ["robustness.py", str(shops), *options, *folders])
+        robustness.main()
+        text = capsys.readouterr().out
+        return text, [line.split(" | ")[1] for line in text.splitlines() if line.startswith("| shop")], list(calls)
+
+    return run
+
+
+def test_a_stopped_table_continues_and_a_failed_peer_is_told_and_not_tried_again(table):
+    first, cells, calls = table("tenth,single")
+    assert cells == ["tenth", "single"]
+    assert ("shop.tenth-title+content", "bonsai") in calls
     assert "0 of 0 comparisons" in first
     assert "- shop, tenth, bonsai: the tree fell" in first
-    robustness.main()
-    assert capsys.readouterr().out == first
-    assert calls.count(("shop.tenth", "bonsai")) == 1
+    again, _, calls = table("tenth,single")
+    assert again == first
+    assert {name for _, name in calls} == {"pecos"}
+
+
+def test_peers_see_no_label_texts_so_that_ids_are_their_runs_on_the_whole_set(table):
+    _, cells, calls = table("ids,titles")
+    assert cells == ["ids", "titles"]
+    assert {folder for folder, _ in calls} == {"shop-title+content", "shop-title"}
+
+
+def test_titles_need_contents(shops, table):
+    rows = robustness.rows(shops / "shop" / "trn.json.gz")
+    write(shops / "shop" / "trn.json.gz", [row | {"content": ""} for row in rows])
+    _, cells, calls = table("all,titles")
+    assert cells == ["all"]
+    assert {folder for folder, _ in calls} == {"shop-title"}
