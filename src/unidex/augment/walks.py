@@ -56,14 +56,8 @@ def walk_targets(
     Formula: y_ij = min(1, v_ji / max(v_jj, 1)) for the ``max_targets`` labels i of the highest v_ji (j always among
     them, ties to the lower id), with v_ji the hops of the walk from j that end at i; y_jj = 1.
 
-    Args:
-        positives: Y; the stored pairs are the positives, whatever their relevance.
-        rng: where walks are drawn from.
-        length: H, hops of a walk.
-        restart: probability to start at j again.
-        max_targets: labels kept per walk.
-        verbose: texts of a label beyond which it is left out.
-        labels: where walks start, ascending; all labels unless given.
+    Walks of ``length`` hops start at ``labels``, ascending, or at all. The stored pairs are the positives, whatever
+    their relevance.
 
     Shapes: positives [N, L], result [R, L], float32 with sorted columns: row j, column i.
 

@@ -38,11 +38,6 @@ class BagEncoder(nn.Module):
 
     With ``spectral`` it is Astec's (DeepXML, arXiv 2111.06685): with s the sum, x = dropout(relu(s)) in place of unit
     length, and the layer is x + dropout(relu(W x + b)) with W held to spectral norm 1, from the identity.
-
-    Attributes:
-        dim: D.
-        table: the vectors of features, F x D.
-        cache: a folder where the rows of texts are stored between runs, or None.
     """
 
     def __init__(

@@ -33,19 +33,13 @@ EXACT_BELOW = 0.05  # share of visible labels below which the graph leads mostly
 
 @dataclass(frozen=True)
 class HnswSettings:
-    """How the graph is built and searched.
+    """How the graph is built and searched."""
 
-    Attributes:
-        m: links per label; more links, more memory and higher recall.
-        ef_construction: candidates examined when a label is linked.
-        ef_search: candidates kept during a search; the switch between speed and recall.
-        deterministic: the same vectors give the same graph. It costs nothing since faiss 1.15.1; an older faiss then
-            builds on one thread, because its graph differs a little from run to run when several threads link labels.
-    """
-
-    m: int = 32
-    ef_construction: int = 200
-    ef_search: int = 128
+    m: int = 32  # links per label; more links, more memory and higher recall
+    ef_construction: int = 200  # candidates examined when a label is linked
+    ef_search: int = 128  # candidates kept during a search; the switch between speed and recall
+    # The same vectors give the same graph. It costs nothing since faiss 1.15.1; an older faiss then builds on one
+    # thread, because its graph differs a little from run to run when several threads link labels.
     deterministic: bool = True
 
     def __post_init__(self) -> None:

@@ -43,20 +43,15 @@ CANDIDATES_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class PqSettings:
-    """How the codes are made and searched.
+    """How the codes are made and searched."""
 
-    Attributes:
-        numbers_a_piece: numbers that share 4 bits; fewer of them, slower and higher recall. 0 is 4, or fewer where
-            vectors below 256 numbers would have less than 64 pieces.
-        lists: lists the labels are sorted into; 0 is 1 below 65,536 labels and about 1.5 sqrt(labels) from there on.
-        probes: lists searched per text; the switch between speed and recall where there are lists.
-        candidates: labels per text whose vectors are scored, at least 6 per place; 0 is 64, or 128 with lists.
-    """
-
+    # Numbers that share 4 bits; fewer of them, slower and higher recall. 0 is 4, or fewer where vectors below 256
+    # numbers would have less than 64 pieces.
     numbers_a_piece: int = 0
+    # Lists the labels are sorted into; 0 is 1 below 65,536 labels and about 1.5 sqrt(labels) from there on.
     lists: int = 0
-    probes: int = 64
-    candidates: int = 0
+    probes: int = 64  # lists searched per text; the switch between speed and recall where there are lists
+    candidates: int = 0  # labels per text whose vectors are scored, at least 6 per place; 0 is 64, or 128 with lists
 
     def __post_init__(self) -> None:
         check_whole_numbers("pq", self, {"numbers_a_piece": 0, "lists": 0, "probes": 1, "candidates": 0})

@@ -66,12 +66,8 @@ class TreeIndex(Index):
     ) -> Self:
         """An index over these label vectors.
 
-        Args:
-            vectors_LD: one vector per label.
-            tree: which cluster each label is in.
-            clusters: per level, one vector per cluster.
-            beam: per level, the number of clusters that a text keeps.
-            scale: what inner products are multiplied by before they become probabilities.
+        Each level has one vector per cluster in ``clusters``, and in ``beam`` the number of clusters that a text keeps.
+        Inner products are multiplied by ``scale`` before they become probabilities.
         """
         check_vectors(vectors_LD, "label vectors")
         if len(vectors_LD) != tree.num_labels:

@@ -100,11 +100,7 @@ def _max(values: Tensor) -> Tensor:
 
 
 class _ByText:
-    """The text-to-label direction. To make it is the first pass.
-
-    Attributes:
-        value: of the positives of this process.
-    """
+    """The text-to-label direction. To make it is the first pass."""
 
     def __init__(self, labels: LabelBlocks, form: Form, weight: float) -> None:
         targets, ranks, dtype = labels.targets, labels.ranks, labels.dtype
@@ -162,11 +158,7 @@ class _ByText:
 
 
 class _ByLabel:
-    """The label-to-text direction. Only labels with a positive text are anchors, so it looks at their columns alone.
-
-    Attributes:
-        value: of the labels whose gradient was taken.
-    """
+    """The label-to-text direction. Only labels with a positive text are anchors, so it looks at their columns alone."""
 
     def __init__(self, labels: LabelBlocks, form: Form, weight: float) -> None:
         targets, ranks = labels.targets, labels.ranks

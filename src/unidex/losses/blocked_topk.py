@@ -119,19 +119,12 @@ class BlockedSoftTopk(LastPass):
 
 
 class _First(NamedTuple):
-    """What the first pass keeps. Scores are in bits.
+    """What the first pass keeps. Scores are in bits."""
 
-    Attributes:
-        highest_BH: the H highest scores of each text among the labels of this process, highest first.
-        columns_BH: their labels.
-        log_others_B: float64, the binary logarithm of the sum of 2^score over all other labels of this process.
-        positives_M: the scores of the positives.
-    """
-
-    highest_BH: Tensor
-    columns_BH: Tensor
-    log_others_B: Tensor
-    positives_M: Tensor
+    highest_BH: Tensor  # the H highest scores of each text among the labels of this process, highest first
+    columns_BH: Tensor  # their labels
+    log_others_B: Tensor  # float64, the binary logarithm of the sum of 2^score over all other labels of this process
+    positives_M: Tensor  # the scores of the positives
 
 
 def _first_pass(labels: LabelBlocks, blocks: list[Block], unit: float, num_highest: int) -> _First:

@@ -51,33 +51,20 @@ Sink = Callable[[slice, Tensor], None]
 
 
 class Block(NamedTuple):
-    """Adjacent labels and their pairs.
+    """Adjacent labels and their pairs."""
 
-    Attributes:
-        number: of the block, from 0.
-        labels: their places among all labels of this process.
-        positives: the places of their positives among all positives sorted by label.
-        targets: their pairs, B x l; columns count from the first label of the block.
-    """
-
-    number: int
-    labels: slice
-    positives: slice
-    targets: Targets
+    number: int  # of the block, from 0
+    labels: slice  # their places among all labels of this process
+    positives: slice  # the places of their positives among all positives sorted by label
+    targets: Targets  # their pairs, B x l; columns count from the first label of the block
 
 
 class Everywhere(NamedTuple):
-    """The pairs of all processes.
+    """The pairs of all processes."""
 
-    Attributes:
-        targets: the pairs, B x P.
-        labels: the places of the labels of this process among all P.
-        positives: the places of the positives of this process among all.
-    """
-
-    targets: Targets
-    labels: slice
-    positives: slice
+    targets: Targets  # the pairs, B x P
+    labels: slice  # the places of the labels of this process among all P
+    positives: slice  # the places of the positives of this process among all
 
 
 class LabelBlocks:

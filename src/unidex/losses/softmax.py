@@ -121,14 +121,10 @@ def correct_log_q(scores_BP: Tensor, log_q_P: Tensor) -> Tensor:
 
 
 class Form(NamedTuple):
-    """What tells the softmax losses apart.
+    """What tells the softmax losses apart."""
 
-    Attributes:
-        masks_positives: whether positives stay out of the denominator.
-        terms: from shares_M (w_ip / n) and gaps_M (log Z_i - s_ip), the value of each positive and how hard it pulls.
-    """
-
-    masks_positives: bool
+    masks_positives: bool  # whether positives stay out of the denominator
+    # From shares_M (w_ip / n) and gaps_M (log Z_i - s_ip), the value of each positive and how hard it pulls.
     terms: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 

@@ -149,17 +149,11 @@ def reciprocal_rank(hits_NK: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class LabelWeights:
-    """What a hit on each label is worth, with the labels' order by it, which is made once and used for every batch.
+    """What a hit on each label is worth, with the labels' order by it, which is made once and used for every batch."""
 
-    Attributes:
-        values: weight of each label.
-        ranks: place of each label by descending weight.
-        descending: the weights, largest first.
-    """
-
-    values: NDArray[np.float64]
-    ranks: NDArray[np.int64]
-    descending: NDArray[np.float64]
+    values: NDArray[np.float64]  # weight of each label
+    ranks: NDArray[np.int64]  # place of each label by descending weight
+    descending: NDArray[np.float64]  # the weights, largest first
 
     @classmethod
     def of(cls, values_L: NDArray[np.float64]) -> LabelWeights:
@@ -200,10 +194,6 @@ def coverage(label_hits_L: NDArray[np.integer[Any]], label_truth_L: NDArray[np.i
     """coverage@k: of the labels in the truth of any text, the share that is hit in the first k places of any text.
 
     Formula: number of labels with hits_l > 0 / number of labels with truth_l > 0; 0 if no text has a positive.
-
-    Args:
-        label_hits_L: number of texts where the label is among the first k places and in the truth.
-        label_truth_L: number of texts with the label in the truth.
 
     Labels 0 and 1 are in the truth, label 0 is hit (twice, which counts once):
 

@@ -16,21 +16,13 @@ NUM_BINS = 15
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The places whose probability lies between two bounds.
+    """The places whose probability lies between two bounds."""
 
-    Attributes:
-        low: lower bound; it belongs to the bin.
-        high: upper bound; it belongs to the next bin, that of the last one to it.
-        num_places: how many.
-        probability: their mean probability.
-        share: share of them that is right.
-    """
-
-    low: float
-    high: float
-    num_places: int
-    probability: float
-    share: float
+    low: float  # lower bound; it belongs to the bin
+    high: float  # upper bound; it belongs to the next bin, that of the last one to it
+    num_places: int  # how many
+    probability: float  # their mean probability
+    share: float  # share of them that is right
 
 
 def reliability(

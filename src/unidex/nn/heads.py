@@ -15,11 +15,7 @@ from unidex.nn.initialisation import orthogonal_linear
 
 
 class _Head(nn.Module):
-    """A linear layer, or none, and dropout.
-
-    Attributes:
-        dim: numbers per vector.
-    """
+    """A linear layer, or none, and dropout."""
 
     def __init__(self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True) -> None:
         super().__init__()

@@ -93,11 +93,6 @@ def _even(total: int, count: int) -> Ids:
 class LabelTree:
     """Clusters of clusters of labels.
 
-    Attributes:
-        parents: of each level, the coarsest first: the cluster there of each cluster of the next level, or, of the
-            last level, of each label.
-        levels: which levels of a recipe they are.
-
     >>> tree = LabelTree((np.array([0, 0, 1]), np.array([2, 0, 1, 2])), (0, 1))
     >>> tree.num_clusters, tree.num_labels
     ((2, 3), 4)
@@ -105,8 +100,10 @@ class LabelTree:
     [[[0, 1], [2, -1]], [[1, -1], [2, -1], [0, 3]]]
     """
 
+    # Of each level, the coarsest first: the cluster there of each cluster of the next level, or, of the last level, of
+    # each label.
     parents: tuple[Ids, ...]
-    levels: tuple[int, ...]
+    levels: tuple[int, ...]  # which levels of a recipe they are
 
     @property
     def num_labels(self) -> int:

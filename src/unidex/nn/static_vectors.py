@@ -59,10 +59,8 @@ def initialise_from(encoder: HasTable, source: str) -> None:
     that only the weights of features decide how much they count. Features without a name (buckets) or without a known
     token keep their random vectors.
 
-    Args:
-        encoder: before training.
-        source: "wordllama" or "minilm" for the weights inside those packages, or a folder with token vectors
-            (.safetensors or .npy) and their tokenizer.json.
+    ``source`` is "wordllama" or "minilm" for the weights inside those packages, or a folder with token vectors
+    (.safetensors or .npy) and their tokenizer.json.
     """
     names = encoder.features.names
     known = read_token_vectors(source)

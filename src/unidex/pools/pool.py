@@ -22,17 +22,11 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The texts and labels of a step.
+    """The texts and labels of a step."""
 
-    Attributes:
-        texts: ids of the texts, B.
-        labels: ids of the labels of the pool, P, ascending.
-        targets: which pairs are positive, and which do not count.
-    """
-
-    texts: Ids
-    labels: Ids
-    targets: Targets
+    texts: Ids  # ids of the texts, B
+    labels: Ids  # ids of the labels of the pool, P, ascending
+    targets: Targets  # which pairs are positive, and which do not count
 
 
 def entries_of(matrix: sparse.csr_array, rows: Ids) -> tuple[Ids, NDArray[np.int64]]:

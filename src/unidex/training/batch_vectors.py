@@ -40,29 +40,17 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """What is encoded in a step.
+    """What is encoded in a step."""
 
-    Attributes:
-        towers: encoders and heads.
-        texts: the texts of the batch, those of all processes.
-        labels: the labels of this process.
-        targets: the pairs of the batch.
-        first_label: the place in the pool of this process's first label.
-        mixture: how texts are mixed; None to draw it from ``rng`` where the recipe asks for mixup.
-        is_detached: whether the classifier's gradient stops before the encoder.
-        rng: of feature dropout and mixup; in the same state on each process.
-        touched: takes the rows of tables that are used.
-    """
-
-    towers: Towers
-    texts: Rows
-    labels: Rows
-    targets: Targets
-    first_label: int
-    mixture: Mixture | None
-    is_detached: bool
-    rng: np.random.Generator
-    touched: list[Touched]
+    towers: Towers  # encoders and heads
+    texts: Rows  # the texts of the batch, those of all processes
+    labels: Rows  # the labels of this process
+    targets: Targets  # the pairs of the batch
+    first_label: int  # the place in the pool of this process's first label
+    mixture: Mixture | None  # how texts are mixed; None to draw it from ``rng`` where the recipe asks for mixup
+    is_detached: bool  # whether the classifier's gradient stops before the encoder
+    rng: np.random.Generator  # of feature dropout and mixup; in the same state on each process
+    touched: list[Touched]  # takes the rows of tables that are used
 
     def draw(self) -> Mixture | None:
         """How texts are mixed."""

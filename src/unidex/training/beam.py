@@ -157,10 +157,8 @@ def kept_clusters(
 def candidate_targets(targets: Targets, first: int, ids_BK: Tensor) -> tuple[Targets, Tensor]:
     """The pairs of texts and their own candidates, and where a candidate is positive.
 
-    Args:
-        targets: the pairs of all texts of the batch; a pair named several times has the sum of its targets, at most 1.
-        first: the place in the batch of the first text that has candidates here.
-        ids_BK: columns of the targets; -1 for none.
+    ``targets`` are the pairs of all texts of the batch; a pair named several times has the sum of its targets, at most
+    1. The texts with candidates, -1 for none, start at place ``first`` of the batch.
 
     >>> targets = Targets.of([0, 1], [2, 0], ignored_rows=[1], ignored_columns=[1], shape=(2, 3))
     >>> found, _ = candidate_targets(targets, 1, torch.tensor([[1, 0, -1]]))

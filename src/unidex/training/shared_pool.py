@@ -28,36 +28,22 @@ DUAL, CLASSIFIER = range(2)
 
 @dataclass(frozen=True, eq=False)
 class PoolLabels:
-    """The labels of a step that this process has.
+    """The labels of a step that this process has."""
 
-    Attributes:
-        ids: P ids, ascending.
-        rows: P, their rows of this process's table.
-        first: the place in the pool of the first of them.
-    """
-
-    ids: Tensor
-    rows: Tensor
-    first: int
+    ids: Tensor  # P ids, ascending
+    rows: Tensor  # P, their rows of this process's table
+    first: int  # the place in the pool of the first of them
 
 
 @dataclass(frozen=True, eq=False)
 class SharedPool:
-    """The losses of both heads over labels that all texts are scored against.
+    """The losses of both heads over labels that all texts are scored against."""
 
-    Attributes:
-        towers: encoders, heads and classifiers.
-        processes: the processes that share the labels.
-        log_q: how often each label enters a pool, or None.
-        move_rows: moves rows of the classifiers whose gradient is known.
-        is_dense: whether the scores of a step are one matrix.
-    """
-
-    towers: Towers
-    processes: Processes
-    log_q: Tensor | None
-    move_rows: MoveRows
-    is_dense: bool
+    towers: Towers  # encoders, heads and classifiers
+    processes: Processes  # the processes that share the labels
+    log_q: Tensor | None  # how often each label enters a pool, or None
+    move_rows: MoveRows  # moves rows of the classifiers whose gradient is known
+    is_dense: bool  # whether the scores of a step are one matrix
 
     def __call__(
         self, vectors: BatchVectors, labels: PoolLabels, scales: Tensor, seed: int, touched: list[Touched]

@@ -28,17 +28,7 @@ from unidex.training.tree_setup import cluster_positives, grow_tree, learns_labe
 class StageNetworks:
     """What the stages and trials of a run are trained on, and the networks that they start with.
 
-    Args:
-        dataset: the data set.
-        config: the recipe of the last stage.
-        seed: of every random choice.
-        device: where to train.
-        folder: of the run, or None to keep nothing.
-        processes: the processes that train together.
-
-    Attributes:
-        texts: prepared train texts.
-        labels: prepared label texts.
+    ``config`` is the recipe of the last stage; without a ``folder`` nothing is kept.
     """
 
     def __init__(
