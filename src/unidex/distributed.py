@@ -143,8 +143,7 @@ class Processes:
     def _sizes(self, rows: Tensor) -> list[int]:
         counts = torch.zeros(self.size, dtype=torch.int64, device=rows.device)
         counts[self.rank] = len(rows)
-        sizes: list[int] = self.sum_(counts).tolist()
-        return sizes
+        return self.sum_(counts).tolist()
 
     def _part_of(self, rank: int, count: int) -> slice:
         small, larger = divmod(count, self.size)

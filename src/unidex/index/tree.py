@@ -120,8 +120,7 @@ class TreeIndex(Index):
 
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors of labels, one per row."""
-        found: NDArray[np.float32] = self._vectors[torch.from_numpy(ids)].cpu().numpy()
-        return found
+        return self._vectors[torch.from_numpy(ids)].cpu().numpy()
 
     @torch.no_grad()
     def _search(self, queries_BD: Vectors, k: int, hidden: NDArray[np.bool_] | None, num_visible: int) -> TopK:
@@ -141,8 +140,7 @@ class TreeIndex(Index):
         parents_BK = torch.from_numpy(self.tree.parents[-1][ids_BK]).to(labels_BK.device)
         own_BK = torch.sigmoid(candidate_scores(of_labels, self._vectors, labels_BK) * self.scale)
         above_BK = torch.sigmoid(candidate_scores(of_levels[-1], self.clusters[-1], parents_BK) * self.scale)
-        found: NDArray[np.float32] = (own_BK * above_BK).cpu().numpy()
-        return found
+        return (own_BK * above_BK).cpu().numpy()
 
     def _append(self, vectors: Vectors) -> None:
         """Each label goes to the cluster whose labels' mean direction is nearest."""

@@ -153,10 +153,7 @@ def one_positive(targets: Targets, generator: torch.Generator) -> Targets:
     >>> drawn.totals(torch.float32)
     tensor([1., 0., 1.])
     """
-    times_M = _race(targets, generator)
-    first_B = torch.full(targets.shape[:1], torch.inf, dtype=torch.float64, device=times_M.device)
-    first_B.scatter_reduce_(0, targets.rows, times_M, "amin")
-    drawn_M = (times_M == first_B[targets.rows]) & (targets.weights > 0)
+    drawn_M = draw_positives(targets, 1, generator).weights > 0
     return replace(targets, weights=drawn_M.to(targets.weights.dtype))
 
 
@@ -174,7 +171,9 @@ def draw_positives(targets: Targets, k: int, generator: torch.Generator) -> Targ
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, but is {k}")
-    return lowest_positives(targets, _race(targets, generator), k)
+    weights_M = targets.weights.to(torch.float64)
+    times_M = torch.empty_like(weights_M).exponential_(generator=generator) / weights_M
+    return lowest_positives(targets, times_M, k)
 
 
 def lowest_positives(targets: Targets, keys_M: Tensor, count: int) -> Targets:
@@ -194,12 +193,6 @@ def lowest_positives(targets: Targets, keys_M: Tensor, count: int) -> Targets:
     places_M = torch.empty_like(order)
     places_M[order] = torch.arange(len(rows), device=rows.device) - starts_B[rows]
     return replace(targets, weights=torch.where(places_M < count, targets.weights, 0))
-
-
-def _race(targets: Targets, generator: torch.Generator) -> Tensor:
-    """An exponential time with the target as its rate for each positive pair, M; inf for a target of 0."""
-    weights_M = targets.weights.to(torch.float64)
-    return torch.empty_like(weights_M).exponential_(generator=generator) / weights_M
 
 
 def _ids(values: Tensor | list[int]) -> Tensor:

@@ -243,8 +243,7 @@ def _narrow(rows: Rows) -> Rows:
 
 
 def _dense(rows: Rows) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = np.asarray(rows.todense() if sparse.issparse(rows) else rows, dtype=np.float32)
-    return found
+    return np.asarray(rows.todense() if sparse.issparse(rows) else rows, dtype=np.float32)
 
 
 def _unit(rows: Rows) -> Any:

@@ -59,8 +59,8 @@ def draw_negatives(shortlist: Ids, texts: Ids, count: int, rng: np.random.Genera
     """``count`` labels of each text's shortlist, drawn without replacement; places that hold -1 are skipped."""
     rows = shortlist[texts]
     count = min(count, rows.shape[1])
-    order = np.argpartition(rng.random(rows.shape), count - 1, axis=1)[:, :count] if count else np.empty((0, 0), int)
-    drawn = np.take_along_axis(rows, order, axis=1).ravel() if count else np.empty(0, dtype=np.int64)
+    order = np.argpartition(rng.random(rows.shape), count - 1, axis=1)[:, :count]
+    drawn = np.take_along_axis(rows, order, axis=1).ravel()
     return drawn[drawn >= 0]
 
 

@@ -7,6 +7,7 @@ same choices as one that was not.
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import time
 from collections.abc import Iterator
@@ -84,11 +85,9 @@ class Trainer:
         self.num_steps = self._batching.num_steps
         self.optimisers = Optimisers(self._stepped, config, self.num_steps, processes)
         self._take_step = Step(self._stepped, data, config, processes, self._move_rows)
-        self.epoch = self.batch = self.step = 0
+        self.epoch = self.batch = self.step = self._best_epoch = self._validations_without_gain = 0
         self._best: dict[str, Tensor] | None = None
-        self._best_value = -np.inf
-        self._best_epoch = 0
-        self._validations_without_gain = 0
+        self._best_value = -math.inf
         self._is_stopping = False
         self._log = TrainingLog(folder if processes.is_first else None, config.train.epochs)
         self._seen = 0
@@ -99,10 +98,10 @@ class Trainer:
         started = time.monotonic()
         if resume:
             self._resume()
-        epochs = self.config.train.epochs
+        epochs, patience = self.config.train.epochs, self.config.train.patience or math.inf
         with self._listening(), progress.task("training", self.num_steps, unit="steps") as advance:
             advance(self.step)
-            while self.epoch < epochs and not self._finished_early():
+            while self.epoch < epochs and self._validations_without_gain < patience:
                 self._run_epoch(advance)
                 if self.epoch % self.config.train.validate_every == 0 or self.epoch == epochs:
                     self._validate_now()
@@ -146,10 +145,6 @@ class Trainer:
 
     def _is_checkpoint_due(self) -> bool:
         return self.step % self.config.train.checkpoint_every == 0
-
-    def _finished_early(self) -> bool:
-        patience = self.config.train.patience
-        return patience > 0 and self._validations_without_gain >= patience
 
     def _run_epoch(self, advance: progress.Advance) -> None:
         if self.batch == 0:
@@ -220,9 +215,6 @@ class Trainer:
             self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
             self._best_value, self._best_epoch = value, self.epoch
 
-    def _is_best_now(self) -> bool:
-        return self.batch == 0 and self.epoch == self._best_epoch
-
     def state(self) -> dict[str, Tensor]:
         """A copy of the network and the state of its optimisers."""
         return {name: tensor.clone() for name, tensor in self._state().items()}
@@ -250,7 +242,7 @@ class Trainer:
             return
         tensors = self._state()
         # Right after the best validation the network itself is the best.
-        if self._best is not None and not self._is_best_now():
+        if self._best is not None and not (self.batch == 0 and self.epoch == self._best_epoch):
             tensors |= {f"best.{name}": value for name, value in self._best.items()}
         tensors |= self._batching.state()
         state = {
@@ -284,7 +276,7 @@ class Trainer:
             )
         self.restore(tensors)
         self._best = _part(tensors, "best.") or None
-        self._best_value = -np.inf if state["best_value"] is None else state["best_value"]
+        self._best_value = -math.inf if state["best_value"] is None else state["best_value"]
         self._best_epoch = state["best_epoch"]
         if self._best is None and state["best_value"] is not None:
             self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}

@@ -77,14 +77,10 @@ class Optimisers:
         options = [{"params": part, "lr": lr, "weight_decay": decay} for (lr, decay), part in groups.items()]
         self.dense = torch.optim.AdamW(options) if options else None
         make = _ROWS[train.row_optimiser]
+        # Word vectors learn like an encoder; clusters of a label tree learn like classifiers.
         self._table_rates = {
-            "features": train.lr_encoder,
-            "classifier_features": train.lr_encoder,
-            "classifiers": train.lr_classifier,
+            name: train.lr_encoder if name.endswith("features") else train.lr_classifier for name in network.tables()
         }
-        # Clusters of a label tree learn like classifiers.
-        clusters = [name for name in network.tables() if name.startswith("clusters_")]
-        self._table_rates |= dict.fromkeys(clusters, train.lr_classifier)
         self.rows: dict[str, RowOptimiser] = {name: make(table) for name, table in network.tables().items()}
         self._name_of = {id(table): name for name, table in network.tables().items()}
 

@@ -134,5 +134,4 @@ class StageNetworks:
         """Vectors of texts as the encoder gives them now."""
         self._encoder.to(self.device).eval()
         blocks = [self._encoder(texts[start : start + BLOCK]) for start in range(0, texts.shape[0], BLOCK)]
-        vectors: NDArray[np.float32] = torch.cat(blocks).cpu().numpy()
-        return vectors
+        return torch.cat(blocks).cpu().numpy()
