@@ -14,6 +14,7 @@ class EncoderCapabilities:
         has_layers: the levels of a label tree can read its layers (tree.layers).
         has_twin: it can make a second encoder of the same features for the classifier alone.
         needs_whole_batch: it must see all texts of a step at once, as BatchNorm does.
+        has_staged_dropout: its dropout may differ between the stages of a recipe.
         is_pretrained: its dense layers were trained before and learn with train.lr_encoder, not with train.lr_heads.
     """
 
@@ -21,4 +22,5 @@ class EncoderCapabilities:
     has_layers: bool = False
     has_twin: bool = False
     needs_whole_batch: bool = False
+    has_staged_dropout: bool = False
     is_pretrained: bool = False

@@ -86,9 +86,8 @@ class HasTwin(Protocol):
         """Multiply the weight of a feature that n of these texts have by n / (n + smoothing)."""
 
 
-@runtime_checkable
 class HasStagedDropout(Protocol):
-    """An encoder whose dropout may differ between the stages of a recipe."""
+    """An encoder whose dropout may differ between the stages of a recipe (capability ``has_staged_dropout``)."""
 
     def set_dropout(self, dropout: float, layer_dropout: float) -> None:
         """Use these shares from now on."""

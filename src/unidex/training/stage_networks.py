@@ -21,7 +21,7 @@ from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
 from unidex.training.parts_setup import has_parts, make_parts
 from unidex.training.training_set import TrainingSet, with_label_points
-from unidex.training.transfer import encoder_weights, inherit, restore_encoder, set_dropout, surrogate_set
+from unidex.training.transfer import encoder_weights, inherit, restore_encoder, surrogate_set
 from unidex.training.tree_setup import cluster_positives, grow_tree, learns_labels
 
 
@@ -94,7 +94,8 @@ class StageNetworks:
         torch.manual_seed(self.seed)
         if self._initial is not None:
             restore_encoder(self._encoder, self._initial)
-        set_dropout(self._encoder, config, self.config)
+        if encoders.get(config.encoder.kind).can.has_staged_dropout:
+            self._encoder.set_dropout(config.encoder.dropout, config.encoder.layer_dropout)
         shard = self.processes.shard(data.labels.shape[0])
         if config.has_tree and self._tree is None:
             # One tree for all stages and trials.

@@ -10,8 +10,6 @@ import torch
 from scipy import sparse
 
 from unidex.config import Config
-from unidex.errors import ConfigError
-from unidex.nn.encoder_protocol import HasStagedDropout
 from unidex.nn.label_tree import balanced_clusters, label_centroids
 from unidex.nn.network import Network
 from unidex.training.training_set import TrainingSet
@@ -20,18 +18,6 @@ from unidex.training.tree_setup import membership, smoothing_graph, targets_of_c
 logger = logging.getLogger(__name__)
 
 _CLUSTERS = 3  # part of a seed: batching has 0 to 2
-
-
-def set_dropout(encoder: Any, config: Config, built: Config) -> None:
-    """Give an encoder the dropout of a stage; ``built`` is the recipe that it was built by."""
-    wanted = config.encoder.dropout, config.encoder.layer_dropout
-    if isinstance(encoder, HasStagedDropout):
-        encoder.set_dropout(*wanted)
-    elif wanted != (built.encoder.dropout, built.encoder.layer_dropout):
-        raise ConfigError(
-            "encoder.dropout and encoder.layer_dropout must be the same in all stages for encoder.kind = "
-            f"{config.encoder.kind!r}, but differ; set them outside of [[stages]]"
-        )
 
 
 def inherit(network: Network, before: Network, *, same_labels: bool) -> bool:
