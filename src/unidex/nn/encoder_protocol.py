@@ -18,16 +18,6 @@ from unidex.config import Config
 from unidex.nn.row_table import RowTable, Touched
 
 
-class Prepared(Protocol):
-    """Texts in the form that an encoder reads: sparse rows, token ids. An array or a slice takes some of them."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of texts first."""
-
-    def __getitem__(self, rows: Any) -> Any: ...
-
-
 class Encoder(Protocol):
     """Texts -> vectors. Texts and label texts share it. An encoder is also a torch module.
 
@@ -40,7 +30,7 @@ class Encoder(Protocol):
     cache: Path | None
 
     def prepare(self, texts: Any) -> Any:
-        """N texts as something `Prepared`, made once."""
+        """N texts in the form that the encoder reads, made once: ``shape[0]`` is N; an array or a slice takes some."""
 
     def stack(self, parts: list[Any]) -> Any:
         """Prepared texts one after the other."""

@@ -84,16 +84,3 @@ def summarise_stages(stages: dict[str, dict[str, Any]]) -> dict[str, Any]:
     last = list(stages.values())[-1]
     sums = {key: sum(result[key] for result in stages.values()) for key in ("epochs", "steps", "seconds")}
     return last | sums | {"seconds": round(sums["seconds"], 1), "stages": stages}
-
-
-def encoder_weights(encoder: Any) -> dict[str, torch.Tensor]:
-    """A copy of an encoder's weights."""
-    found = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
-    return found | ({"table": encoder.table.weight.clone()} if hasattr(encoder, "table") else {})
-
-
-def restore_encoder(encoder: Any, weights: dict[str, torch.Tensor]) -> None:
-    """Take weights that ``encoder_weights`` has copied."""
-    encoder.load_state_dict({name: tensor for name, tensor in weights.items() if name != "table"})
-    if "table" in weights:
-        encoder.table.weight = weights["table"].clone()
