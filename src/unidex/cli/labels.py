@@ -13,7 +13,7 @@ from unidex.cli.shared_options import Json, ModelFolder, NewFolder, PairsFile, r
 from unidex.data.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from unidex.verbs.labels import LabelRow
+    from unidex.model.label_set import LabelRow
 
 app = typer.Typer(
     no_args_is_help=True, help="List, add, remove, rename and teach the labels of a model; find similar labels."

@@ -9,7 +9,7 @@ Shapes: L labels that are explained, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -78,22 +78,8 @@ class Reason:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "id": self.id,
-            "uid": self.uid,
-            "text": self.text,
-            "score": round(self.score, _DIGITS),
-            "probability": None if self.probability is None else round(self.probability, _DIGITS),
-            "frequency": self.frequency,
-            "parts": {name: round(value, _DIGITS) for name, value in self.parts.items()},
-            "tokens": [
-                {"token": one.token, "start": one.start, "end": one.end, "score": round(one.score, _DIGITS)}
-                for one in self.tokens
-            ],
-            "rest": round(self.rest, _DIGITS),
-            "texts": [dict(row) for row in self.texts],
-            "together": [dict(row) for row in self.together],
-        }
+        rounded: dict[str, Any] = _rounded(asdict(self))
+        return rounded
 
 
 def explain(
@@ -160,6 +146,14 @@ def explain(
     ]
 
 
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_rounded(part) for part in value]
+    return round(value, _DIGITS) if isinstance(value, float) else value
+
+
 def _named(model: Model, label: int) -> dict[str, Any]:
     return {"id": label, "uid": model.labels.uids[label], "text": model.labels.texts[label]}
 
@@ -186,8 +180,7 @@ def _id_of(model: Model, name: str | int) -> int | None:
         return model.labels.id_of(name) if name in model.labels else None
     if isinstance(name, bool) or not isinstance(name, int | np.integer):
         raise DataError(f"a label to explain must be a uid (a string) or an id (a whole number), but is {quoted(name)}")
-    is_there = 0 <= name < len(model.labels) and not model.labels.removed[name]
-    return int(name) if is_there else None
+    return int(name) if model.labels.has_id(int(name)) else None
 
 
 def _probabilities(

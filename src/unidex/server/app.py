@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
@@ -16,7 +16,7 @@ from unidex import __version__
 from unidex.errors import UnidexError, quoted
 from unidex.server.gate import Gate
 from unidex.server.openapi import make_document
-from unidex.server.problems import MEDIA_TYPE, ProblemError
+from unidex.server.problems import ProblemError
 from unidex.server.routes import label_routes, model_routes, page_routes, status_routes
 from unidex.server.service import Service
 from unidex.server.settings import Settings
@@ -31,11 +31,7 @@ def create_app(
 ) -> Gate:
     """Make the service; it loads the model after its start, while /health answers already.
 
-    Args:
-        settings: how the service runs.
-        on_start: called in the event loop when the service starts.
-        on_ready: called when the model is loaded.
-        on_failure: called when the model cannot be loaded; ``service.failure`` has the error.
+    ``on_start`` is called in the event loop. If the model cannot be loaded, ``service.failure`` has the error.
     """
     service = Service(settings)
 
@@ -78,44 +74,28 @@ def create_app(
 
 
 def _handlers(routers: list[APIRouter], service: Service) -> dict[Any, Any]:
-    async def answer_problem(request: Request, problem: ProblemError) -> Response:
-        headers = {"cache-control": "no-store"} | dict(problem.headers)
-        return Response(problem.body(), problem.status, headers, MEDIA_TYPE)
+    """Handlers that raise a problem for every error: the gate answers problems."""
 
-    async def answer_error(request: Request, error: UnidexError) -> Response:
-        return await answer_problem(request, ProblemError(422, service.describe(error)))
+    async def refuse(request: Request, error: UnidexError) -> None:
+        raise ProblemError(422, service.describe(error))
 
-    async def answer_field(request: Request, error: RequestValidationError) -> Response:
+    async def refuse_field(request: Request, error: RequestValidationError) -> None:
         first = error.errors()[0]
         field = str(first["loc"][-1])
-        must = (
-            str(first["msg"]).replace("Input should be", f"{field} must be").replace("String should", f"{field} must")
-        )
-        return await answer_problem(
-            request, ProblemError(422, f"{must}, but is {quoted(first.get('input'))}", field=field)
-        )
+        must = str(first["msg"]).replace("Input should be", f"{field} must be")
+        must = must.replace("String should", f"{field} must")
+        raise ProblemError(422, f"{must}, but is {quoted(first.get('input'))}", field=field)
 
-    async def answer_status(request: Request, error: HTTPException) -> Response:
+    async def refuse_address(request: Request, error: HTTPException) -> None:
         if error.status_code == 404:
-            return await answer_problem(
-                request, ProblemError(404, "there is nothing at this address; GET /v1/openapi.json lists the routes")
-            )
+            raise ProblemError(404, "there is nothing at this address; GET /v1/openapi.json lists the routes")
         if error.status_code == 405:
-            methods = _methods_at(routers, request)
-            problem = ProblemError(
-                405,
-                f"the method must be one of {', '.join(methods)} here, but is {quoted(request.method)}",
-                headers=[("allow", ", ".join(methods))],
-            )
-            return await answer_problem(request, problem)
-        return await answer_problem(request, ProblemError(error.status_code, str(error.detail)))
+            methods = ", ".join(_methods_at(routers, request))
+            found = f"the method must be one of {methods} here, but is {quoted(request.method)}"
+            raise ProblemError(405, found, headers=[("allow", methods)])
+        raise ProblemError(error.status_code, str(error.detail))
 
-    return {
-        ProblemError: answer_problem,
-        UnidexError: answer_error,
-        RequestValidationError: answer_field,
-        HTTPException: answer_status,
-    }
+    return {UnidexError: refuse, RequestValidationError: refuse_field, HTTPException: refuse_address}
 
 
 def _methods_at(routers: list[APIRouter], request: Request) -> list[str]:

@@ -10,8 +10,8 @@ from fastapi.openapi.utils import get_openapi
 
 from unidex import __version__
 from unidex.server import schemas
-from unidex.server.limits import Limits
 from unidex.server.problems import MEDIA_TYPE, ProblemBody, title_of
+from unidex.server.settings import Limits
 
 _REF = "#/components/schemas/{name}"
 _RETRY = {"retry-after": {"description": "Seconds to wait before another try.", "schema": {"type": "integer"}}}

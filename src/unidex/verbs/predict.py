@@ -11,9 +11,8 @@ import msgspec
 import numpy as np
 
 from unidex.errors import DataError, quoted
-from unidex.model.label_set import LabelSet
+from unidex.model.label_set import Frequency, LabelSet
 from unidex.scoring.layout import Mode
-from unidex.verbs.labels import Frequency
 
 if TYPE_CHECKING:
     from unidex.model.model import Model
@@ -51,8 +50,7 @@ class Predictions:
 
     def row(self, number: int, k: int | None = None, min_probability: float | None = None) -> list[PredictedLabel]:
         """Return the labels of one text: at most k, and none below the minimum probability."""
-        labels, classes = self.labels, self.labels.frequency_class
-        scores = self.scores[number]
+        labels, scores = self.labels, self.scores[number]
         probabilities = None if self.probabilities is None else self.probabilities[number]
         return [
             PredictedLabel(
@@ -61,7 +59,7 @@ class Predictions:
                 labels.texts[label],
                 scores[place],
                 None if probabilities is None else round(probabilities[place], _DIGITS),
-                classes(label),  # type: ignore[arg-type]
+                labels.frequency_class(label),
             )
             for place, label in enumerate(self.ids[number][:k])
             if label >= 0
