@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from unidex.cli.output import print_json, print_table, print_text
+from unidex.cli.output import print_result, print_table, print_text
 from unidex.cli.shared_options import Data, Json, reads_data
 from unidex.data.read_options import ReadOptions
 
@@ -34,10 +34,7 @@ def inspect(
     from unidex.verbs.inspect import inspect
 
     found = inspect(data, num_examples=examples, plot=plot, reading=reading)
-    if as_json:
-        print_json(found)
-        return
-    _print(found)
+    print_result(found, as_json, lambda: _print(found))
 
 
 def _print(found: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +23,11 @@ PairsFile = Annotated[
 NewFolder = Annotated[
     Path | None, typer.Option("--out", metavar="NEW", help="A new model folder to write; default: MODEL itself.")
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting (unidex config RECIPE). Repeatable."),
+]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, ... or auto.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 _PANEL = "Reading DATA"
@@ -87,25 +92,41 @@ _READING: dict[str, tuple[Any, Any]] = {
 }
 
 
-def reads_data(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the flags for reading DATA; it receives them as one argument ``reading: ReadOptions``."""
-    own = inspect.signature(verb, eval_str=True)
-    kept = [parameter for name, parameter in own.parameters.items() if name != "reading"]
-    flags = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _READING.items()
-    ]
+def with_flags(
+    flags: Mapping[str, tuple[Any, Any]], into: str, join: Callable[[dict[str, Any]], Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb flags, which it receives joined into one argument.
 
-    @functools.wraps(verb)
-    def with_flags(**given: Any) -> None:
-        read = {name: given.pop(name) for name in _READING}
-        verb(reading=ReadOptions(columns=_columns(read.pop("column")), **read), **given)
+    Args:
+        flags: name -> annotation and default.
+        into: the argument.
+        join: its value, from the values by name.
+    """
 
-    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept]
-    with_flags.__signature__ = own.replace(parameters=[*keyword_only, *flags])  # type: ignore[attr-defined]
-    # Typer reads the annotations too, and would find the unresolved ones of the verb.
-    with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in (*keyword_only, *flags)}
-    return with_flags
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(verb, eval_str=True)
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in flags.items()
+        ]
+        kept = [parameter for name, parameter in own.parameters.items() if name != into]
+        parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept), *added]
+
+        @functools.wraps(verb)
+        def joined(**given: Any) -> None:
+            values = {name: given.pop(name) for name in flags}
+            verb(**{into: join(values)}, **given)
+
+        joined.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        # Typer reads the annotations too, and would find the unresolved ones of the verb.
+        joined.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return joined
+
+    return decorate
+
+
+def _read_options(flags: dict[str, Any]) -> ReadOptions:
+    return ReadOptions(columns=_columns(flags.pop("column")), **flags)
 
 
 def _columns(given: list[str] | None) -> dict[str, str]:
@@ -116,3 +137,7 @@ def _columns(given: list[str] | None) -> dict[str, str]:
             raise DataError(f"--column must be ROLE=NAME, such as text=title, but is {item!r}")
         columns[role] = name
     return columns
+
+
+# The flags for reading DATA, as one argument ``reading: ReadOptions``.
+reads_data = with_flags(_READING, "reading", _read_options)

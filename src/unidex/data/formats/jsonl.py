@@ -18,26 +18,10 @@ from numpy.typing import NDArray
 
 from unidex.data.dataset import Dataset, Split
 from unidex.data.files import write_filter_pairs
-from unidex.data.formats import table
-from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.errors import DataError
 
-NAME = "jsonl"
 _ROWS = 8192
-
-
-def detects(path: Path) -> bool:
-    """A folder with train.jsonl."""
-    try:
-        return (path / "train.jsonl").is_file()
-    except OSError:
-        return False
-
-
-def read(path: Path, options: ReadOptions) -> Dataset:
-    """Read a folder of this form, as tables are read."""
-    return table.read(path, options)
 
 
 def write(dataset: Dataset, folder: Path) -> None:

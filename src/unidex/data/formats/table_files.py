@@ -39,6 +39,11 @@ class Table(Protocol):
         """The line in which a row starts. It is searched on demand: only the error of a bad table needs it."""
 
 
+def row_error(table: Table, row: int, message: str) -> DataError:
+    """The error of a row, with its line."""
+    return DataError(message, file=table.file, line=table.line(row))
+
+
 def kind_of(file: Path) -> Kind | None:
     """The kind of table a file is, by its name.
 

@@ -33,8 +33,6 @@ from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Packer, Texts, UidPacker
 from unidex.errors import DataError, quoted
 
-NAME = "xc-raw"
-
 _logger = logging.getLogger(__name__)
 _TRAIN, _TEST, _LABELS = ("trn", "train"), ("tst", "test"), ("lbl", "labels")
 _ENDINGS = (".json.gz", ".json", ".raw.json.gz", ".raw.json")
