@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from unidex.cli.output import print_result
-from unidex.cli.shared_options import Data, Json, reads_data, with_flags
+from unidex.cli.shared_options import Data, Json, flag, reads_data, with_flags
 from unidex.data.read_options import ReadOptions
 
 # name -> default, meaning. A flag is None unless given: config/augment.py owns the defaults, --help only shows them.
@@ -30,17 +30,19 @@ _FLAGS: dict[str, tuple[Any, str]] = {
 }
 
 
-def _flag(name: str, default: Any, meaning: str) -> tuple[Any, None]:
-    option = typer.Option(f"--{name.replace('_', '-')}", show_default=str(default), help=meaning)
-    return Annotated[type(default) | None, option], None
-
-
 def _given(flags: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
 @reads_data
-@with_flags({name: _flag(name, *flag) for name, flag in _FLAGS.items()}, "settings", _given)
+@with_flags(
+    {
+        name: flag(name, None, meaning, type(default) | None, show_default=str(default))
+        for name, (default, meaning) in _FLAGS.items()
+    },
+    "settings",
+    _given,
+)
 def augment(
     data: Data,
     out: Annotated[

@@ -27,7 +27,7 @@ def config(
 
     Examples: unidex config unidec > mine.toml; unidex config unidec --set encoder.kind=transformer
     """
-    from unidex.verbs.recipes import commented_toml, load
+    from unidex.verbs.recipes import commented_toml, load_checked
 
-    chosen = load(recipe, settings or [])
+    chosen = load_checked(recipe, settings or [])
     print_result(chosen.model_dump(), as_json, "\n".join(commented_toml(chosen)))

@@ -30,78 +30,49 @@ Settings = Annotated[
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, ... or auto.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
-_PANEL = "Reading DATA"
-_DEFAULTS = ReadOptions()
+
+def flag(name: str, default: Any, meaning: str, kind: Any, **more: Any) -> tuple[Any, Any]:
+    """The annotation and the default of a flag for `with_flags`."""
+    return Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", help=meaning, **more)], default
 
 
-def _option(kind: Any, name: str, help_text: str, **more: Any) -> Any:
-    return Annotated[kind, typer.Option(name, help=help_text, rich_help_panel=_PANEL, **more)]
-
-
-# flag -> (annotation, default); the flags become one ReadOptions.
-_READING: dict[str, tuple[Any, Any]] = {
-    "format": (
-        _option(
-            str | None,
-            "--format",
+_READING = {
+    name: flag(name, default, meaning, kind, metavar=metavar, rich_help_panel="Reading DATA")
+    for name, kind, default, metavar, meaning in (
+        (
+            *("format", str | None, None, "NAME"),
             "Format of DATA: unidex, xc-raw, dexml, pecos, xclib, bag-of-words, libmultilabel or table; "
             "default: detected (docs/reference/data-formats.md).",
-            metavar="NAME",
         ),
-        None,
-    ),
-    "text": (
-        _option(str, "--text", "Fields to use as the text, if there are several: title, content or title+content."),
-        _DEFAULTS.text,
-    ),
-    "column": (
-        _option(
-            list[str] | None,
-            "--column",
+        (
+            *("text", str, ReadOptions().text, None),
+            "Fields to use as the text, if there are several: title, content or title+content.",
+        ),
+        (
+            *("column", list[str] | None, None, "ROLE=NAME"),
             f"The role of a column of a table ({', '.join(ROLES)}), and the name of the column. Repeatable.",
-            metavar="ROLE=NAME",
         ),
-        None,
-    ),
-    "separator": (
-        _option(
-            str | None,
-            "--separator",
+        (
+            *("separator", str | None, None, None),
             "Separator of labels in one cell of a table, such as ';'; default: guessed.",
         ),
-        None,
-    ),
-    "test": (_option(Path | None, "--test", "A file of test texts, if DATA is one file.", metavar="FILE"), None),
-    "labels": (
-        _option(Path | None, "--labels", "A table of labels (uid and text), if DATA is a table.", metavar="FILE"),
-        None,
-    ),
-    "test_fraction": (
-        _option(float, "--test-fraction", "Share of the rows to use as test texts, if a table has none."),
-        _DEFAULTS.test_fraction,
-    ),
-    "split_seed": (_option(int, "--split-seed", "Seed of that split."), _DEFAULTS.split_seed),
-    "propensity_a": (
-        _option(float | None, "--propensity-a", "Propensity constant A; default: from dataset.json, or 0.55."),
-        None,
-    ),
-    "propensity_b": (
-        _option(float | None, "--propensity-b", "Propensity constant B; default: from dataset.json, or 1.5."),
-        None,
-    ),
+        ("test", Path | None, None, "FILE", "A file of test texts, if DATA is one file."),
+        ("labels", Path | None, None, "FILE", "A table of labels (uid and text), if DATA is a table."),
+        (
+            *("test_fraction", float, ReadOptions().test_fraction, None),
+            "Share of the rows to use as test texts, if a table has none.",
+        ),
+        ("split_seed", int, ReadOptions().split_seed, None, "Seed of that split."),
+        ("propensity_a", float | None, None, None, "Propensity constant A; default: from dataset.json, or 0.55."),
+        ("propensity_b", float | None, None, None, "Propensity constant B; default: from dataset.json, or 1.5."),
+    )
 }
 
 
 def with_flags(
     flags: Mapping[str, tuple[Any, Any]], into: str, join: Callable[[dict[str, Any]], Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a verb flags, which it receives joined into one argument.
-
-    Args:
-        flags: name -> annotation and default.
-        into: the argument.
-        join: its value, from the values by name.
-    """
+    """Give a verb flags (name -> annotation and default), which it receives joined into one argument."""
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(verb, eval_str=True)

@@ -50,10 +50,6 @@ def check_stages(stages: object, of_stages: Mapping[str, Any], *, where: str) ->
 def check_same(changes: Mapping[str, Mapping[str, Any]], *, where: str) -> None:
     """Refuse what a stage has otherwise than the last one and cannot have.
 
-    Args:
-        changes: by section, the settings that differ.
-        where: the recipe and the stage.
-
     >>> check_same({"heads": {"classifier": False}}, where="mine.toml, stage first")
     """
     for section, keys in changes.items():

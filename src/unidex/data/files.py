@@ -5,9 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from gzip import GzipFile
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
@@ -18,6 +21,7 @@ from unidex.errors import DataError, quoted
 
 CHUNK_BYTES = 1 << 17  # what is parsed from a piece still fits into the processor's cache: nearly twice as fast as 1 MB
 MAX_COLUMNS = 2**31 - 1
+_ROWS = 8192
 Fail = Callable[[str], DataError]  # makes the error of one line
 
 
@@ -191,6 +195,13 @@ def read_filter_pairs(file: Path, num_rows: int, num_labels: int) -> sparse.csr_
     rows, labels = zip(*pairs, strict=True) if pairs else ((), ())
     values = np.ones(len(pairs), dtype=bool)
     return sparse.csr_array((values, (rows, labels)), shape=(num_rows, num_labels))
+
+
+def write_json_lines(out: IO[bytes] | GzipFile, rows: Iterator[Any]) -> None:
+    """Write rows as JSON lines, some thousand at a time."""
+    encode_lines = msgspec.json.Encoder().encode_lines
+    while block := list(islice(rows, _ROWS)):
+        out.write(encode_lines(block))
 
 
 def write_filter_pairs(file: Path, pairs: sparse.csr_array) -> None:

@@ -45,15 +45,7 @@ def read_predictions(path: str | Path, dataset: Dataset, split: SplitName = "tes
 
     Places are ordered by score, ties by the lower label id. The order of the scores in the file is kept even where
     the single precision of TopK could not tell them apart; such a row gets its ranks, negated, as scores.
-
-    Args:
-        path: the file.
-        dataset: the data set that was predicted; gives the labels and the number of texts.
-        split: the split that was predicted.
-        k: keep the best k places of each text, None for all. Leave room for filter pairs, which are still inside.
-
-    Raises:
-        DataError: the file is not what it must be, with its line.
+    The best k places of each text are kept, or all. Leave room for filter pairs, which are still inside.
     """
     file = Path(path)
     if k is not None and k < 1:

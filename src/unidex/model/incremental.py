@@ -44,11 +44,6 @@ def teach(model: Model, texts: Sequence[str], positives: sparse.csr_array) -> di
 
     The labels' vectors rotate (`unidex.model.rotation`), their frequencies rise, and a model with a kNN part adds the
     texts to it: a text that is there already gets the labels it did not have.
-
-    Args:
-        model: the model.
-        texts: new texts, or training texts.
-        positives: texts x labels, with one column per label of the model; the labels of each text.
     """
     labels = _checked_labels(model, texts, positives)
     texts, positives = _distinct(texts, positives)
@@ -119,15 +114,10 @@ def _encode(model: Model, texts: Sequence[str], what: str) -> NDArray[np.float32
 
 @dataclass(frozen=True)
 class _TrainedHead:
-    """A head that is fine-tuned.
+    """A head that is fine-tuned."""
 
-    Attributes:
-        name: dual or classifier.
-        temperature: the divisor of its scores in training.
-    """
-
-    name: Head
-    temperature: float
+    name: Head  # dual or classifier
+    temperature: float  # the divisor of its scores in training
 
 
 def _trained_heads(model: Model) -> Iterator[_TrainedHead]:
@@ -184,23 +174,14 @@ def _same_texts(knn: KnnPart, vectors_NJ: NDArray[np.float32]) -> NDArray[np.int
 
 @dataclass(frozen=True, eq=False)
 class _Material:
-    """Texts to learn from, new ones first: vectors of both heads, their labels, and the scored pairs.
+    """Texts to learn from, new ones first: vectors of both heads, their labels, and the scored pairs."""
 
-    Attributes:
-        vectors_NJ: N x J, both heads side by side.
-        positives_NL: the labels of each text.
-        text_P: the text of each pair with a fine-tuned label.
-        label_P: its label, by its place among the fine-tuned labels.
-        positive_P: whether the text has it.
-        num_new: number of new texts.
-    """
-
-    vectors_NJ: NDArray[np.float32]
-    positives_NL: sparse.csr_array
-    text_P: NDArray[np.int64]
-    label_P: NDArray[np.int64]
-    positive_P: NDArray[np.bool_]
-    num_new: int
+    vectors_NJ: NDArray[np.float32]  # N x J, both heads side by side
+    positives_NL: sparse.csr_array  # the labels of each text
+    text_P: NDArray[np.int64]  # the text of each pair with a fine-tuned label
+    label_P: NDArray[np.int64]  # its label, by its place among the fine-tuned labels
+    positive_P: NDArray[np.bool_]  # whether the text has it
+    num_new: int  # number of new texts
 
 
 def _gather_material(

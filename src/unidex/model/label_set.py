@@ -166,13 +166,7 @@ class LabelSet:
     def select(
         self, *, search: str = "", frequency: str | None = None, order: Order = "frequency"
     ) -> NDArray[np.int64]:
-        """Ids of labels that are not removed, in an order; ties by id.
-
-        Args:
-            search: only labels with this in their text, in any case, or as their uid.
-            frequency: only head, torso or tail labels.
-            order: "frequency" (most frequent first), "text" or "id".
-        """
+        """Ids of labels that have ``search`` in their text, in any case, or as their uid; ties go by id."""
         for what, value, known in (("order", order, ORDERS), ("frequency", frequency, (None, *CLASSES))):
             if value not in known:
                 wanted = ", ".join(str(name) for name in known if name)

@@ -83,15 +83,8 @@ class Model:
     ) -> Model:
         """A model from a trained network.
 
-        Args:
-            config: the recipe.
-            network: the trained network.
-            labels: the labels.
-            prepared_labels: their prepared texts.
-            metrics: measured values and choices.
-            train: prepared training texts and their positives, for the kNN part.
-            train_texts: the texts themselves, for snippets. A model with snippets has a kNN part even where that has
-                weight 0.
+        ``train`` is the prepared training texts and their positives, for the kNN part; ``train_texts`` are the texts
+        themselves, for snippets. A model with snippets has a kNN part even where that has weight 0.
         """
         network.eval()
         predict = config.predict

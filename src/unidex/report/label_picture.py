@@ -29,10 +29,6 @@ def draw_similar(found: dict[str, Any], file: Path) -> None:
     """A label in the middle, similar labels around it, clockwise from the top right by strength.
 
     The higher its score, the wider the line of a similar label; the colour tells head, torso and tail labels apart.
-
-    Args:
-        found: the result of `find_similar`.
-        file: the picture to write, .png, .svg or .pdf.
     """
     similar = found["similar"][:_MAX_DRAWN]
     num_right = (len(similar) + 1) // 2

@@ -14,10 +14,6 @@ def draw_reliability(found: dict[str, Any], file: Path) -> None:
     """Share of labels that are right against their probability, before and after calibration; the diagonal is ideal.
 
     The area of a point grows with its number of labels.
-
-    Args:
-        found: what `pipeline.calibrate` gives.
-        file: the picture to write, .png, .svg or .pdf.
     """
     figure, axes = new_figure(5.6, 5.2)
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 3)))

@@ -40,16 +40,7 @@ def list_labels(
     order: Order = "frequency",
     frequency: str | None = None,
 ) -> tuple[list[LabelRow], int]:
-    """List one page of the labels whose text contains ``search`` or whose uid it is, and count all of them.
-
-    Args:
-        model: the model.
-        search: text to look for, in any case; "" finds every label.
-        limit: labels per page.
-        offset: labels before the page.
-        order: "frequency" (most frequent first), "text" or "id"; ties by id.
-        frequency: only head, torso or tail labels.
-    """
+    """List one page of the labels whose text contains ``search`` or whose uid it is, and count all of them."""
     chosen = model.labels.select(search=search, frequency=frequency, order=order)
     return [model.labels.row(label) for label in chosen[offset : offset + limit].tolist()], len(chosen)
 

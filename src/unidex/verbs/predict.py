@@ -34,18 +34,12 @@ class PredictedLabel(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Predictions:
-    """The predictions of a model for some texts: one row per text, best label first, -1 after the last.
+    """The predictions of a model for some texts: one row per text, best label first, -1 after the last."""
 
-    Attributes:
-        labels: the labels of the model.
-        ids: labels.
-        scores: their scores, rounded.
-        probabilities: their probabilities, not rounded; None where the model has no calibration for the mode.
-    """
-
-    labels: LabelSet
-    ids: list[list[int]]
-    scores: list[list[float]]
+    labels: LabelSet  # the labels of the model
+    ids: list[list[int]]  # labels
+    scores: list[list[float]]  # their scores, rounded
+    # their probabilities, not rounded; None where the model has no calibration for the mode
     probabilities: list[list[float]] | None
 
     def row(self, number: int, k: int | None = None, min_probability: float | None = None) -> list[PredictedLabel]:

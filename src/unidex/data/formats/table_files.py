@@ -22,15 +22,10 @@ _KINDS: dict[str, Kind] = {
 
 
 class Table(Protocol):
-    """Rows of named columns in a file.
+    """Rows of named columns in a file."""
 
-    Attributes:
-        file: where it is.
-        names: its columns.
-    """
-
-    file: Path
-    names: list[str]
+    file: Path  # where it is
+    names: list[str]  # its columns
 
     def blocks(self, columns: Mapping[str, str]) -> Iterator[dict[str, list[Any]]]:
         """Some thousand rows at a time, as role -> cells, for these columns (role -> column)."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.data.dataset import Labels, Split
+from unidex.data.files import single
 from unidex.data.formats.cells import Cell
 from unidex.data.formats.columns import label_columns
 from unidex.data.formats.label_numbers import NO_LABEL, Numbering, RawLabel, UnknownLabelError, name_of
@@ -175,8 +176,7 @@ def _relevance(
         row = int(np.argmax(lengths != counts))
         rule = f"relevance must have one number per label ({counts[row]}), but has {lengths[row]}"
         raise row_error(table, first_row + row, rule)
-    with np.errstate(over="ignore"):  # what overflows becomes inf, which is refused with its line
-        return np.array(list(chain.from_iterable(cells)), dtype=np.float64).astype(np.float32)
+    return single(np.array(list(chain.from_iterable(cells)), dtype=np.float64))
 
 
 def _relevance_list(entry: Any, count: int, cell: Cell, table: Table, row: int) -> list[float]:
