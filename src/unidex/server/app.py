@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
@@ -16,7 +16,7 @@ from unidex import __version__
 from unidex.errors import UnidexError, quoted
 from unidex.server.gate import Gate
 from unidex.server.openapi import make_document
-from unidex.server.problems import ProblemError
+from unidex.server.problems import MEDIA_TYPE, ProblemError
 from unidex.server.routes import label_routes, model_routes, page_routes, status_routes
 from unidex.server.service import Service
 from unidex.server.settings import Settings
@@ -74,28 +74,32 @@ def create_app(
 
 
 def _handlers(routers: list[APIRouter], service: Service) -> dict[Any, Any]:
-    """Handlers that raise a problem for every error: the gate answers problems."""
-
-    async def refuse(request: Request, error: UnidexError) -> None:
-        raise ProblemError(422, service.describe(error))
-
-    async def refuse_field(request: Request, error: RequestValidationError) -> None:
-        first = error.errors()[0]
-        field = str(first["loc"][-1])
-        must = str(first["msg"]).replace("Input should be", f"{field} must be")
-        must = must.replace("String should", f"{field} must")
-        raise ProblemError(422, f"{must}, but is {quoted(first.get('input'))}", field=field)
-
-    async def refuse_address(request: Request, error: HTTPException) -> None:
+    def problem_of(request: Request, error: Exception) -> ProblemError:
+        if isinstance(error, ProblemError):
+            return error
+        if isinstance(error, UnidexError):
+            return ProblemError(422, service.describe(error))
+        if isinstance(error, RequestValidationError):
+            first = error.errors()[0]
+            field = str(first["loc"][-1])
+            must = str(first["msg"]).replace("Input should be", f"{field} must be")
+            must = must.replace("String should", f"{field} must")
+            return ProblemError(422, f"{must}, but is {quoted(first.get('input'))}", field=field)
+        assert isinstance(error, HTTPException)
         if error.status_code == 404:
-            raise ProblemError(404, "there is nothing at this address; GET /v1/openapi.json lists the routes")
+            return ProblemError(404, "there is nothing at this address; GET /v1/openapi.json lists the routes")
         if error.status_code == 405:
             methods = ", ".join(_methods_at(routers, request))
-            found = f"the method must be one of {methods} here, but is {quoted(request.method)}"
-            raise ProblemError(405, found, headers=[("allow", methods)])
-        raise ProblemError(error.status_code, str(error.detail))
+            rule = f"the method must be one of {methods} here, but is {quoted(request.method)}"
+            return ProblemError(405, rule, headers=[("allow", methods)])
+        return ProblemError(error.status_code, str(error.detail))
 
-    return {UnidexError: refuse, RequestValidationError: refuse_field, HTTPException: refuse_address}
+    async def answer(request: Request, error: Exception) -> Response:
+        problem = problem_of(request, error)
+        headers = {"cache-control": "no-store"} | dict(problem.headers)
+        return Response(problem.body(), problem.status, headers, MEDIA_TYPE)
+
+    return dict.fromkeys((ProblemError, UnidexError, RequestValidationError, HTTPException), answer)
 
 
 def _methods_at(routers: list[APIRouter], request: Request) -> list[str]:

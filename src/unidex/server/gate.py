@@ -163,10 +163,8 @@ class Gate:
 
         # HEAD is answered as GET; uvicorn leaves the body out.
         inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
-        try:
-            await self._app(inner, receive, send)
-        finally:
-            scope["route"] = inner.get("route")
+        await self._app(inner, receive, send)
+        scope["route"] = inner.get("route")
         return status, headers, b"".join(parts)
 
     async def _send(
