@@ -246,7 +246,7 @@ def test_bytes_that_are_not_http_get_400_and_the_connection_is_closed(service):
     assert answer.headers["connection"] == "close"
 
 
-def test_the_page_is_compressed_and_has_strict_headers(service):
+def test_the_page_is_sent_once_and_has_strict_headers(service):
     page = service.client.get("/", headers={"accept-encoding": "identity"})
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"

@@ -150,8 +150,11 @@ class Gate:
         headers: Headers = []
         parts: list[bytes] = []
 
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
         async def receive() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
+            # There is no second message: the client may be gone, but its answer is collected anyway.
+            return messages.pop() if messages else await asyncio.get_running_loop().create_future()
 
         async def send(message: Message) -> None:
             nonlocal status
