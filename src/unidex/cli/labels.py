@@ -9,7 +9,7 @@ import typer
 
 from unidex.cli.help_texts import add_verb
 from unidex.cli.output import print_json, print_result, print_table, print_text
-from unidex.cli.shared_options import Json, ModelFolder, NewFolder, PairsFile, reads_data
+from unidex.cli.shared_options import Json, ModelFolder, NewFolder, PairsFile, picture, reads_data
 from unidex.data.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -142,9 +142,7 @@ def similar(
     ],
     reading: ReadOptions,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of similar labels.")] = 10,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw them around the label (.png, .svg, .pdf).")
-    ] = None,
+    plot: Annotated[Path | None, picture("Draw them around the label")] = None,
     as_json: Json = False,
 ) -> None:
     """Show the labels similar to a label.

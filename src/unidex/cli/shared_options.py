@@ -31,6 +31,11 @@ Device = Annotated[str, typer.Option("--device", help="cpu, cuda, ... or auto.")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 
+def picture(what: str) -> Any:
+    """The option of a picture."""
+    return typer.Option("--plot", metavar="FILE", help=f"{what} (.png, .svg, .pdf).")
+
+
 def flag(name: str, default: Any, meaning: str, kind: Any, **more: Any) -> tuple[Any, Any]:
     """The annotation and the default of a flag for `with_flags`."""
     return Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", help=meaning, **more)], default

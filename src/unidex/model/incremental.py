@@ -11,7 +11,7 @@ label, J numbers of both heads side by side, D of one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,15 +49,15 @@ def teach(model: Model, texts: Sequence[str], positives: sparse.csr_array) -> di
     texts, positives = _distinct(texts, positives)
     vectors_NJ = _encode(model, texts, "encoding")
     scorer, layout = model.scorer, model.scorer.layout
-    heads = list(_trained_heads(model))
+    heads = _trained_heads(model)
     known = _KnownTexts.of(model, vectors_NJ)
     material = _gather_material(model, vectors_NJ, positives, labels, heads, known)
     rows_UD = scorer.index.vectors(labels)
-    for head in heads:
-        old_UD = layout.vectors_of(rows_UD, head.name)
-        new_UD = rotate(old_UD, _pairs(model, material, labels, head))
-        rows_UD = layout.with_head(rows_UD, head.name, new_UD)
-        if head.name == "classifier":
+    for head, temperature in heads.items():
+        old_UD = layout.vectors_of(rows_UD, head)
+        new_UD = rotate(old_UD, _pairs(model, material, labels, head, temperature))
+        rows_UD = layout.with_head(rows_UD, head, new_UD)
+        if head == "classifier":
             _write_classifiers(model, labels, new_UD)
     frequencies = model.labels.frequencies + np.bincount(positives.indices, minlength=len(model.labels))
     scorer.index.replace(labels, layout.with_frequencies(rows_UD, frequencies[labels]))
@@ -112,23 +112,13 @@ def _encode(model: Model, texts: Sequence[str], what: str) -> NDArray[np.float32
     return np.concatenate(blocks)
 
 
-@dataclass(frozen=True)
-class _TrainedHead:
-    """A head that is fine-tuned."""
-
-    name: Head  # dual or classifier
-    temperature: float  # the divisor of its scores in training
-
-
-def _trained_heads(model: Model) -> Iterator[_TrainedHead]:
-    """The heads with a weight above 0."""
+def _trained_heads(model: Model) -> dict[Head, float]:
+    """The heads with a weight above 0, each with the divisor of its scores in training."""
     heads, layout = model.config.heads, model.scorer.layout
     dual, classifier = (-model.network.log_scales).exp().tolist()
     as_trained = heads.classifier_normalised == (heads.classifier_search_vectors == "unit")
     temperatures = {"dual": dual, "classifier": classifier if as_trained else TEMPERATURE}
-    for name in layout.heads:
-        if layout.weight(name) > 0:
-            yield _TrainedHead(name, temperatures[name])
+    return {name: temperatures[name] for name in layout.heads if layout.weight(name) > 0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +179,7 @@ def _gather_material(
     vectors_NJ: NDArray[np.float32],
     positives_NL: sparse.csr_array,
     chosen: NDArray[np.int64],
-    heads: Sequence[_TrainedHead],
+    heads: Iterable[Head],
     known: _KnownTexts,
 ) -> _Material:
     scorer, layout = model.scorer, model.scorer.layout
@@ -197,7 +187,7 @@ def _gather_material(
     centres_UJ = np.zeros((len(chosen), vectors_NJ.shape[1]), dtype=np.float32)
     rows_UD = scorer.index.vectors(chosen)
     for head in heads:
-        centres_UJ += layout.one_head(layout.vectors_of(rows_UD, head.name), head.name)
+        centres_UJ += layout.one_head(layout.vectors_of(rows_UD, head), head)
     own_UN = sparse.csr_array(positives_NL[:, chosen].T)
     centres_UJ += (own_UN @ vectors_NJ) / np.diff(own_UN.indptr)[:, None].astype(np.float32)
 
@@ -232,18 +222,18 @@ def _gather_material(
     )
 
 
-def _pairs(model: Model, material: _Material, chosen: NDArray[np.int64], head: _TrainedHead) -> Pairs:
+def _pairs(model: Model, material: _Material, chosen: NDArray[np.int64], head: Head, temperature: float) -> Pairs:
     """The pairs that a head learns from; fixed labels compete as a search by this head finds them."""
     scorer, layout = model.scorer, model.scorer.layout
-    texts_ND = layout.head_part(material.vectors_NJ, head.name)
-    rivals = scorer.nearest_by_head(texts_ND, head.name, RIVALS, forbidden=chosen)
+    texts_ND = layout.head_part(material.vectors_NJ, head)
+    rivals = scorer.nearest_by_head(texts_ND, head, RIVALS, forbidden=chosen)
     counted_NK = (rivals.ids >= 0) & ~contains(material.positives_NL, rivals.ids)
-    scores_NK = np.where(counted_NK, rivals.scores.astype(np.float64) / head.temperature, -np.inf)
+    scores_NK = np.where(counted_NK, rivals.scores.astype(np.float64) / temperature, -np.inf)
     held = sparse.coo_array(material.positives_NL)
     stays = ~np.isin(held.coords[1], chosen)
     text_F, label_F = (numbers[stays].astype(np.int64) for numbers in held.coords)
     score_F = pair_scores(
-        texts_ND, text_F, lambda labels: layout.vectors_of(scorer.index.vectors(labels), head.name), label_F
+        texts_ND, text_F, lambda labels: layout.vectors_of(scorer.index.vectors(labels), head), label_F
     )
     return Pairs(
         texts_ND,
@@ -253,8 +243,8 @@ def _pairs(model: Model, material: _Material, chosen: NDArray[np.int64], head: _
         material.positive_P & (material.text_P < material.num_new),
         np.logaddexp.reduce(scores_NK, axis=1),
         text_F,
-        score_F / head.temperature,
-        head.temperature,
+        score_F / temperature,
+        temperature,
     )
 
 

@@ -43,15 +43,6 @@ class _Header(msgspec.Struct):
     model: str
 
 
-def add_change(texts: list[str], uids: list[str]) -> Change:
-    """The change that adds labels.
-
-    >>> add_change(["Red shoe"], ["7"])
-    {'add': [{'uid': '7', 'text': 'Red shoe'}]}
-    """
-    return {"add": [{"uid": uid, "text": text} for uid, text in zip(uids, texts, strict=True)]}
-
-
 def parse_change(change: Change) -> tuple[list[NamedText], list[str], NamedText | None]:
     """The labels that a change adds, removes and renames; it does one of the three.
 

@@ -52,7 +52,7 @@ def calibrate(
     found = {"model": str(folder), "data": dataset.name, "split": split}
     found |= measure_calibration(places, model.scorer.calibration, probabilities)
     if plot is not None:
-        from unidex.report.reliability_diagram import draw_reliability
+        from unidex.report.pictures import draw_reliability
 
         draw_reliability(found, plot)
         found["plot"] = str(plot)

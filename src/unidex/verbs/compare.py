@@ -21,10 +21,6 @@ from unidex.verbs.comparison.runs import Place, run_all
 from unidex.verbs.comparison.samples import find_samples
 
 
-class RunsFailedError(UnidexError):
-    """Some runs of a comparison failed; the tables of the others are written."""
-
-
 def compare(
     data: str | Path,
     recipes: Sequence[str],
@@ -79,10 +75,10 @@ def compare(
     return table
 
 
-def failed_error(table: dict[str, Any]) -> RunsFailedError:
+def failed_error(table: dict[str, Any]) -> UnidexError:
     """Return the error for failed runs, to raise after the table was shown."""
     first, num_failed = table["failed"][0], len(table["failed"])
-    return RunsFailedError(
+    return UnidexError(
         f"{count_of(num_failed, 'run')} failed and are not in the tables: {first['name']}: {first['error']} "
         f"({first['log']}); the same command tries again"
     )

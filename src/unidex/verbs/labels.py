@@ -87,8 +87,7 @@ def add_labels(folder: Path, texts: Sequence[str], file: Path | None = None) -> 
     new = [(text, text) for text in texts] + ([] if file is None else read_new_labels(file))
     if not new:
         raise DataError("there must be at least one label to add, but none is given; name texts or --file")
-    change = journal.add_change([text for text, _ in new], [uid for _, uid in new])
-    return change_labels(load_model(folder), change)
+    return change_labels(load_model(folder), {"add": [{"uid": uid, "text": text} for text, uid in new]})
 
 
 def remove_labels(folder: Path, uids: Sequence[str]) -> list[LabelRow]:
