@@ -25,16 +25,11 @@ _PICK, _UNIFORM, _WALK = range(101, 104)
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """What is trained on.
+    """What is trained on."""
 
-    Attributes:
-        texts: ids of the train texts that are kept, ascending.
-        labels: ids of the labels whose texts are points, ascending.
-        targets: a row for each of these labels, a column for each label of all; targets in (0, 1], float32, sorted.
-    """
-
-    texts: Ids
-    labels: Ids
+    texts: Ids  # ids of the train texts that are kept, ascending
+    labels: Ids  # ids of the labels whose texts are points, ascending
+    # A row for each of these labels, a column for each label of all; targets in (0, 1], float32, sorted.
     targets: sparse.csr_array
 
 
@@ -44,13 +39,9 @@ def label_points(positives: sparse.csr_array, settings: Augment, seed: int) -> P
     The labels that become points are chosen first (``labels``, ``pick``); without the self label, those left with no
     target are no points. ``max_targets`` counts the self label only where it is a target.
 
-    Args:
-        positives: texts x labels of train; the stored pairs are the positives, whatever their relevance.
-        settings: the section [augment] of a recipe.
-        seed: the same seed gives the same points.
+    The same seed gives the same points. The stored pairs of texts x labels are the positives, whatever their relevance.
 
-    References:
-        Gandalf, arXiv 2405.04545.
+    References: Gandalf, arXiv 2405.04545.
 
     >>> texts = sparse.csr_array(np.array([[1, 1, 0], [1, 0, 0]], dtype=np.float32))
     >>> points = label_points(texts, Augment(method="gandalf"), seed=0)

@@ -56,21 +56,13 @@ def walk_targets(
     Formula: y_ij = min(1, v_ji / max(v_jj, 1)) for the ``max_targets`` labels i of the highest v_ji (j always among
     them, ties to the lower id), with v_ji the hops of the walk from j that end at i; y_jj = 1.
 
-    Args:
-        positives: Y; the stored pairs are the positives, whatever their relevance.
-        rng: where walks are drawn from.
-        length: H, hops of a walk.
-        restart: probability to start at j again.
-        max_targets: labels kept per walk.
-        verbose: texts of a label beyond which it is left out.
-        labels: where walks start, ascending; all labels unless given.
+    Walks of ``length`` hops start at ``labels``, ascending, or at all. The stored pairs are the positives, whatever
+    their relevance.
 
-    Shapes:
-        positives [N, L], result [R, L], float32 with sorted columns: row j, column i.
+    Shapes: positives [N, L], result [R, L], float32 with sorted columns: row j, column i.
 
-    References:
-        ECLARE: Mittal et al., Extreme Classification with Label Graph Correlations, WWW 2021 (the walks); Gandalf,
-        arXiv 2405.04545 (as targets). How visits become targets is a choice made here.
+    References: ECLARE: Mittal et al., Extreme Classification with Label Graph Correlations, WWW 2021 (the walks);
+    Gandalf, arXiv 2405.04545 (as targets). How visits become targets is a choice made here.
 
     Label 0 stands alone; of the texts of label 1, half have label 2, so that hops end at 1 three times as often:
 
@@ -84,7 +76,11 @@ def walk_targets(
     wanted = np.arange(num_labels) if labels is None else labels
     frequencies_L = np.bincount(positives.indices, minlength=num_labels)
     walks = (frequencies_L > 0) & (frequencies_L <= verbose)
-    graph = _Graph(positives, walks)
+    kept = walks[positives.indices]
+    ends = np.concatenate([[0], np.cumsum(kept)])[positives.indptr]
+    columns = positives.indices[kept].astype(np.int32)
+    texts_NL = csr_from_counts(np.ones(len(columns), dtype=np.int8), columns, np.diff(ends), num_labels)
+    labels_LN = texts_NL.T.tocsr()
     parts = []
     step = max(1, _BLOCK_HOPS // length)
     with progress.task("random walks", len(wanted), unit="labels") as advance:
@@ -93,7 +89,8 @@ def walk_targets(
             visits = np.repeat(own[:, None], length + 1, axis=1)
             moving = walks[own]
             # In this order, a label's numbers do not depend on how many labels walk together.
-            visits[moving, 1:] = graph.walk(own[moving], rng.random((int(moving.sum()), length, 3)), restart)
+            random = rng.random((int(moving.sum()), length, 3))
+            visits[moving, 1:] = _walk(labels_LN, texts_NL, own[moving], random, restart)
             parts.append(_as_targets(visits, num_labels, max_targets))
             advance(len(own))
     if not parts:
@@ -103,32 +100,18 @@ def walk_targets(
     return result
 
 
-class _Graph:
-    """Texts, and the labels that walks visit.
-
-    Args:
-        positives: texts x labels.
-        kept_L: labels that walks visit.
-    """
-
-    def __init__(self, positives: sparse.csr_array, kept_L: NDArray[np.bool_]) -> None:
-        kept = kept_L[positives.indices]
-        ends = np.concatenate([[0], np.cumsum(kept)])[positives.indptr]
-        columns = positives.indices[kept].astype(np.int32)
-        texts_NL = csr_from_counts(np.ones(len(columns), dtype=np.int8), columns, np.diff(ends), positives.shape[1])
-        self._texts, self._labels = texts_NL, texts_NL.T.tocsr()
-
-    def walk(self, own: Ids, random_RH3: NDArray[np.float64], restart: float) -> NDArray[np.int64]:
-        """Where the hops of one walk from each label end, R x H."""
-        num_hops = random_RH3.shape[1]
-        visits = np.empty((len(own), num_hops), dtype=np.int64)
-        at = own
-        for hop in range(num_hops):
-            random = random_RH3[:, hop]
-            at = np.where(random[:, 0] < restart, own, at)
-            at = _draw(self._texts, _draw(self._labels, at, random[:, 1]), random[:, 2])
-            visits[:, hop] = at
-        return visits
+def _walk(
+    labels_LN: sparse.csr_array, texts_NL: sparse.csr_array, own: Ids, random_RH3: NDArray[np.float64], restart: float
+) -> NDArray[np.int64]:
+    """Where the hops of one walk from each label end, R x H."""
+    num_hops = random_RH3.shape[1]
+    visits, at = np.empty((len(own), num_hops), dtype=np.int64), own
+    for hop in range(num_hops):
+        random = random_RH3[:, hop]
+        at = np.where(random[:, 0] < restart, own, at)
+        at = _draw(texts_NL, _draw(labels_LN, at, random[:, 1]), random[:, 2])
+        visits[:, hop] = at
+    return visits
 
 
 def _draw(matrix: sparse.csr_array, rows: NDArray[Any], random: NDArray[np.float64]) -> NDArray[Any]:

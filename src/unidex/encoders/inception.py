@@ -55,14 +55,6 @@ class InceptionEncoder(nn.Module):
     With D = 300 there are 32 x 15 = 480 numbers. In training BatchNorm uses the texts of a step; in search the
     running mean and variance that it has learned, which are part of the state.
 
-    Args:
-        features: the vocabulary of words.
-        settings: dimension, number of words, dropout.
-
-    Attributes:
-        dim: dimension of the vectors of texts.
-        table: the vectors of words.
-
     References: InceptionXML (Kharbanda et al., SIGIR 2023, arXiv 2109.07319), section 3.
     """
 

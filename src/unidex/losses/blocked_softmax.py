@@ -43,26 +43,13 @@ class BlockedSoftmax(LastPass):
 
     Relations: equals `symmetric` with `decoupled_softmax` or `supcon` on the whole matrix, and with
     ``text_to_label=1`` the loss itself. On targets drawn by `one_positive` it is `softmax_one_positive`.
-
-    >>> from unidex.losses import run_blocked
-    >>> texts, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    >>> targets = Targets.of([0, 0], [0, 1], shape=(1, 3))
-    >>> run_blocked(BlockedSoftmax, texts, labels, torch.tensor(1.0), targets, block_size=2)
-    BlockedGrad(value=tensor(0.5032), texts_BD=tensor([[-0.1345,  0.1345]]), labels_LD=tensor([[-0.2689, -0.1345],
-                [-0.5000, -0.2500], [ 0.7689,  0.3845]]), scale=tensor(-0.1345))
     """
 
     unit = LOG_2
     is_reversed = True
 
     def __init__(self, labels: LabelBlocks, *, form: Form = DECOUPLED, text_to_label: float = 1.0) -> None:
-        """The first pass.
-
-        Args:
-            labels: the labels in blocks.
-            form: which softmax loss: DECOUPLED or SUPCON.
-            text_to_label: weight of the text-to-label direction, 0 to 1.
-        """
+        """The first pass; ``form`` is DECOUPLED or SUPCON."""
         if not 0 <= text_to_label <= 1:
             raise ValueError(f"text_to_label must be between 0 and 1, but is {text_to_label}")
         self._labels = labels
@@ -113,11 +100,7 @@ def _max(values: Tensor) -> Tensor:
 
 
 class _ByText:
-    """The text-to-label direction. To make it is the first pass.
-
-    Attributes:
-        value: of the positives of this process.
-    """
+    """The text-to-label direction. To make it is the first pass."""
 
     def __init__(self, labels: LabelBlocks, form: Form, weight: float) -> None:
         targets, ranks, dtype = labels.targets, labels.ranks, labels.dtype
@@ -175,11 +158,7 @@ class _ByText:
 
 
 class _ByLabel:
-    """The label-to-text direction. Only labels with a positive text are anchors, so it looks at their columns alone.
-
-    Attributes:
-        value: of the labels whose gradient was taken.
-    """
+    """The label-to-text direction. Only labels with a positive text are anchors, so it looks at their columns alone."""
 
     def __init__(self, labels: LabelBlocks, form: Form, weight: float) -> None:
         targets, ranks = labels.targets, labels.ranks

@@ -7,6 +7,7 @@ free vector per label.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +16,7 @@ from unidex.nn.initialisation import orthogonal_linear
 
 
 class _Head(nn.Module):
-    """A linear layer, or none, and dropout.
-
-    Attributes:
-        dim: numbers per vector.
-    """
+    """A linear layer, or none, and dropout."""
 
     def __init__(self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True) -> None:
         super().__init__()
@@ -34,10 +31,8 @@ class DualHead(_Head):
     Without the norm, DEXML's second regime (arXiv 2310.10636): vectors of any length, temperature 1.
     """
 
-    def __init__(
-        self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True, normalised: bool = True
-    ) -> None:
-        super().__init__(dim_in, dim, dropout=dropout, projection=projection)
+    def __init__(self, dim_in: int, dim: int, *, normalised: bool = True, **options: Any) -> None:
+        super().__init__(dim_in, dim, **options)
         self.normalised = normalised
 
     def forward(self, encoded: Tensor) -> Tensor:
@@ -56,17 +51,8 @@ class ClassifierHead(_Head):
     With ``bias`` a 1 follows the vector of a text, and the last number of a label's vector is its bias.
     """
 
-    def __init__(
-        self,
-        dim_in: int,
-        dim: int,
-        *,
-        dropout: float = 0.1,
-        projection: bool = True,
-        searched: str = "unit",
-        bias: bool = False,
-    ) -> None:
-        super().__init__(dim_in, dim, dropout=dropout, projection=projection)
+    def __init__(self, dim_in: int, dim: int, *, searched: str = "unit", bias: bool = False, **options: Any) -> None:
+        super().__init__(dim_in, dim, **options)
         self.searched, self.bias = searched, bias
         self.dim += bias
 

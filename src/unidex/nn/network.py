@@ -25,14 +25,11 @@ BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Vectors of both heads; None for a head that the network does not have.
-
-    Attributes:
-        levels: of texts, what meets the clusters of a label tree, level by level side by side; None without a tree.
-    """
+    """Vectors of both heads; None for a head that the network does not have."""
 
     dual: Tensor | None
     classifier: Tensor | None
+    # Of texts, what meets the clusters of a label tree, level by level side by side; None without a tree.
     levels: Tensor | None = None
 
     def gathered(self, processes: Processes) -> Vectors:

@@ -30,17 +30,11 @@ _WHOLE, _SHARDS = "tensors.safetensors", "shards"
 
 @dataclass(frozen=True)
 class Shards:
-    """Which tensors of a checkpoint are split by rows over processes.
+    """Which tensors of a checkpoint are split by rows over processes."""
 
-    Attributes:
-        processes: the processes that train together.
-        num_rows: rows of a split tensor over all processes.
-        tables: names of the tables; a tensor is split when a part of its name is one of them.
-    """
-
-    processes: Processes = ALONE
-    num_rows: int = 0
-    tables: tuple[str, ...] = ()
+    processes: Processes = ALONE  # the processes that train together
+    num_rows: int = 0  # rows of a split tensor over all processes
+    tables: tuple[str, ...] = ()  # names of the tables; a tensor is split when a part of its name is one of them
 
     def holds(self, name: str) -> bool:
         """Whether a tensor is split."""

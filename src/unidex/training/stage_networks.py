@@ -16,11 +16,10 @@ from unidex.data.dataset import Dataset
 from unidex.distributed import Processes
 from unidex.encoders import registry as encoders
 from unidex.nn.assembly import build_network
-from unidex.nn.initialisation import initialise_classifiers, initialise_cluster_biases
+from unidex.nn.initialisation import initialise_biases, initialise_classifiers
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
-from unidex.training.parts_setup import make_parts, words_of_labels
-from unidex.training.table_storage import tables_to_files
+from unidex.training.parts_setup import has_parts, make_parts
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.transfer import encoder_weights, inherit, restore_encoder, set_dropout, surrogate_set
 from unidex.training.tree_setup import cluster_positives, grow_tree, learns_labels
@@ -29,17 +28,7 @@ from unidex.training.tree_setup import cluster_positives, grow_tree, learns_labe
 class StageNetworks:
     """What the stages and trials of a run are trained on, and the networks that they start with.
 
-    Args:
-        dataset: the data set.
-        config: the recipe of the last stage.
-        seed: of every random choice.
-        device: where to train.
-        folder: of the run, or None to keep nothing.
-        processes: the processes that train together.
-
-    Attributes:
-        texts: prepared train texts.
-        labels: prepared label texts.
+    ``config`` is the recipe of the last stage; without a ``folder`` nothing is kept.
     """
 
     def __init__(
@@ -96,7 +85,7 @@ class StageNetworks:
         if config.train.surrogate:
             # Labels are clustered by features; an encoder without features gives vectors in their place.
             features = data.texts if sparse.issparse(data.texts) else self._encoded(data.texts)
-            words = words_of_labels(config, self._encoder, self.labels)
+            words = self._encoder.word_counts(self.labels) if has_parts(config) else None
             return surrogate_set(data, features, config, self.seed, words)
         return data
 
@@ -125,11 +114,19 @@ class StageNetworks:
         if config.heads.classifier and not has_classifiers:
             initialise_classifiers(network, config, self.labels, data.texts, data.positives, self.processes)
         if tree is not None and not has_tree and config.heads.classifier_bias != "none":
-            positives = cluster_positives(tree, data.positives)
-            initialise_cluster_biases(network, config.heads.classifier_bias, positives)
+            assert network.tree is not None
+            levels = zip(network.tree.tables, cluster_positives(tree, data.positives), strict=True)
+            for table, positives in levels:
+                rows_of_level, biases = slice(0, table.num_rows), table.weight[:, -1]
+                initialise_biases(network, config.heads.classifier_bias, positives, rows_of_level, biases)
         if config.train.table_storage == "file":
             assert self.folder is not None
-            tables_to_files(network, self.folder / phase, self.processes.rank)
+            folder = self.folder / phase
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, table in network.tables().items():
+                # Tables of the stage before, which is over, stay where they are.
+                if table.file is None:
+                    table.move_to(folder / f"{name}.{self.processes.rank}.table")
         return network
 
     @torch.no_grad()
@@ -137,5 +134,4 @@ class StageNetworks:
         """Vectors of texts as the encoder gives them now."""
         self._encoder.to(self.device).eval()
         blocks = [self._encoder(texts[start : start + BLOCK]) for start in range(0, texts.shape[0], BLOCK)]
-        vectors: NDArray[np.float32] = torch.cat(blocks).cpu().numpy()
-        return vectors
+        return torch.cat(blocks).cpu().numpy()

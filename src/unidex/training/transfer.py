@@ -63,37 +63,24 @@ def inherit(network: Network, before: Network, *, same_labels: bool) -> bool:
     return True
 
 
-def num_surrogates(config: Config, num_labels: int) -> int:
-    """How many clusters of labels a stage learns in their place; never more than labels."""
-    return min(config.train.surrogate, num_labels)
-
-
 def surrogate_set(
     data: TrainingSet, texts_NF: Any, config: Config, seed: int, label_rows_LF: sparse.csr_array | None = None
 ) -> TrainingSet:
     """The training set of a stage that learns clusters of labels: a text has the clusters of its labels.
 
-    Args:
-        data: the training set with the labels themselves.
-        texts_NF: features or vectors of its texts, that labels are clustered by.
-        config: the recipe of the stage.
-        seed: of every random choice.
-        label_rows_LF: the words of the labels, where classifiers are made of them; a cluster has those of its labels.
+    Labels are clustered by the features or vectors of their texts, ``texts_NF``. Where classifiers are made of words,
+    ``label_rows_LF``, a cluster has those of its labels.
 
     References: Astec (arXiv 2111.06685), its surrogate task.
     """
     positives = data.positives
-    num_labels, count = positives.shape[1], num_surrogates(config, positives.shape[1])
+    num_labels = positives.shape[1]
+    count = min(config.train.surrogate, num_labels)
     rng = np.random.default_rng([seed, _CLUSTERS])
     graph = smoothing_graph(positives, rng)
     clusters_L = balanced_clusters(label_centroids(texts_NF, positives, graph), count, rng)
-    logger.info(
-        "%d labels in %d clusters of %d or %d labels.",
-        num_labels,
-        count,
-        num_labels // count,
-        -(-num_labels // count),
-    )
+    sizes = num_labels // count, -(-num_labels // count)
+    logger.info("%d labels in %d clusters of %d or %d labels.", num_labels, count, *sizes)
     members_LC = membership(clusters_L, count)
     return TrainingSet(
         data.texts,

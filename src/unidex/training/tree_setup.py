@@ -41,11 +41,7 @@ def smoothing_graph(positives: sparse.csr_array, rng: np.random.Generator) -> sp
 def grow_tree(texts: Any, positives: sparse.csr_array, settings: Tree, seed: int) -> LabelTree:
     """The tree over the labels of a training set, by the words or tokens that the texts of a label have in common.
 
-    Args:
-        texts: prepared texts: sparse rows, or token rows.
-        positives: texts x labels.
-        settings: the section [tree] of a recipe.
-        seed: of every random choice.
+    Prepared texts are sparse rows or token rows; ``positives`` are texts x labels.
     """
     num_labels, rng = positives.shape[1], np.random.default_rng([seed, _TREE])
     rows = token_weights(texts) if isinstance(texts, TokenRows) else texts

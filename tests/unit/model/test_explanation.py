@@ -18,6 +18,7 @@ from helpers.command import call
 from helpers.naive_features import EVERYTHING, LABELS, TEXTS, naive_features, settings_with, some_settings, some_text
 from helpers.synthetic import topics
 from unidex.cli.explain import _Page, marked_pieces
+from unidex.config import Encoder
 from unidex.config.recipes import load
 from unidex.encoders.bag import BagEncoder
 from unidex.encoders.registry import build_encoder
@@ -139,7 +140,7 @@ MODELS = [random_model("auto"), random_model("unidec", "features.chars=true", "f
 def two_words(**settings):
     """An encoder of the words red and hat alone: rows (1, 0) and (0, 1), and a text of each has equal weights."""
     features = FeatureExtractor.fit(["red hat"], [], settings_with(min_df=1, **{"bigrams": False} | settings))
-    encoder = BagEncoder(features, 2, residual=False)
+    encoder = BagEncoder(features, Encoder(dim=2, residual=False))
     rows = {"red": [1.0, 0.0], "hat": [0.0, 1.0], "red hat": [1.0, 1.0]}
     encoder.table.weight = torch.tensor([rows[features.name(feature)] for feature in range(features.num_features)])
     return encoder

@@ -341,7 +341,7 @@ def tree_index(num_labels=60, counts=(3, 12), beam=(1, 3), seed=0, dims=(5, 4, 6
         torch.from_numpy(rng.normal(size=(count, dim)).astype(np.float32))
         for count, dim in zip(counts, dims[1:], strict=False)
     ]
-    index = TreeIndex.over(vectors, tree=tree, clusters=clusters, beam=list(beam)[: len(counts)], scale=0.7)
+    index = TreeIndex.build(vectors, tree=tree, clusters=clusters, beam=list(beam)[: len(counts)], scale=0.7)
     queries = rng.normal(size=(9, index.query_dim)).astype(np.float32)
     return index, queries
 
