@@ -86,7 +86,7 @@ def _write_frame(axes: Any, found: dict[str, Any], num_drawn: int, height: float
     left, top = -_WIDTH / 2 + 0.3, height / 2 - 0.3
     name = textwrap.shorten(_name(label), 60, placeholder=" ...")
     if found["by"] == "texts":
-        title, meaning = f"{found['name']}: labels that come with {name}", _of_texts(label["num_texts"])
+        title, meaning = f"{found['name']}: labels that occur with {name}", _of_texts(label["num_texts"])
     else:
         title, meaning = f"{found['name']}: labels nearest to {name}", "score of the model's vectors"
     more = len(found["similar"]) - num_drawn

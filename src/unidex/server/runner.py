@@ -212,12 +212,13 @@ def _work(settings: Settings, listener: socket.socket, ready: Semaphore, level: 
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+    except OSError as error:
+        raise ConfigError(f"--host must be an address of this machine, but {host!r} is not: {error.strerror}") from None
     is_dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=is_dual)
-    except socket.gaierror as error:
-        raise ConfigError(f"--host must be an address of this machine, but {host!r} is not: {error.strerror}") from None
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise ConfigError(
