@@ -127,17 +127,13 @@ def draw_reliability(found: dict[str, Any], file: Path) -> None:
             **{"marker": marker, "edgecolors": "white", "linewidths": 0.8, "zorder": 3, "clip_on": False},
             label=f"{name}: error {found[f'ece_{name}']:.3f}",
         )
-    for threshold in found["thresholds"].values():
-        axes.axvline(threshold["probability"], color=SOFT, linewidth=1.4, zorder=0)
     for name, threshold in found["thresholds"].items():
-        axes.annotate(
-            name,
-            (threshold["probability"], 1.0),
-            xycoords=axes.get_xaxis_transform(),
-            xytext=(-3, -4),
-            textcoords="offset points",
-            **{"rotation": 90, "va": "top", "ha": "right", "fontsize": 8, "color": INK},
-        )
+        x = threshold["probability"]
+        axes.axvline(x, color=SOFT, linewidth=1.4, zorder=0)
+        # Where curves are far away: above them at the left, below them and above the legend at the right.
+        y, va = (1.0, "top") if x < 0.5 else (0.16, "bottom")
+        style = {"rotation": 90, "va": va, "ha": "right", "fontsize": 8, "color": INK}
+        axes.annotate(name, (x, y), xytext=(-3, -4), textcoords="offset points", **style)
     axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="predicted probability", ylabel="share that is right")
     axes.set_aspect("equal")
     axes.legend(loc="lower right", frameon=False, labelcolor=INK)
