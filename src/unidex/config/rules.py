@@ -20,23 +20,12 @@ from unidex.errors import ConfigError
 
 @dataclass(frozen=True)
 class Facts:
-    """What rules ask: the recipe of a stage, and what is known of the run.
-
-    Attributes:
-        config: the recipe of the stage.
-        is_last: whether no other stage follows.
-        num_stages: stages of the recipe.
-        encoder: what the encoder can do; None where it is not loaded, and rules about it are left out.
-        num_processes: processes that train together.
-        has_label_texts: whether any label has a text.
-        device: where the network is.
-        has_folder: whether the run has a model folder.
-    """
+    """What rules ask: the recipe of a stage, and what is known of the run."""
 
     config: Config
-    is_last: bool = True
+    is_last: bool = True  # no other stage follows
     num_stages: int = 1
-    encoder: EncoderCapabilities | None = None
+    encoder: EncoderCapabilities | None = None  # None where it is not loaded, and rules about it are left out
     num_processes: int = 1
     has_label_texts: bool = True
     device: str = "cpu"
@@ -125,33 +114,23 @@ _FACTS: dict[str, tuple[str, Callable[[Facts], Any]]] = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A refused combination.
+    """A refused combination."""
 
-    Attributes:
-        when: the circumstances.
-        never: the conflicts.
-        reason: what must hold, and why.
-        remedy: what to do.
-    """
-
-    when: Mapping[str, Condition]
-    never: Mapping[str, Condition]
-    reason: str
+    when: Mapping[str, Condition]  # the circumstances
+    never: Mapping[str, Condition]  # the conflicts
+    reason: str  # what must hold, and why
     remedy: str
 
     def conflict(self, facts: Facts) -> str | None:
         """The first conflict of a recipe, or None."""
-        names = [*self.when, *self.never]
-        if facts.encoder is None and any(name.startswith("encoder_can.") for name in names):
-            names = [name for name in names if not name.startswith("encoder_can.")]
-            if not set(self.when) <= set(names):
-                return None
-        if not all(condition.holds(facts.value(name)) for name, condition in self.when.items()):
+
+        def holds(name: str, condition: Condition) -> bool:
+            is_known = facts.encoder is not None or not name.startswith("encoder_can.")
+            return is_known and condition.holds(facts.value(name))
+
+        if not all(holds(*circumstance) for circumstance in self.when.items()):
             return None
-        for name, condition in self.never.items():
-            if name in names and condition.holds(facts.value(name)):
-                return _found(name, facts)
-        return None
+        return next((_found(name, facts) for name, condition in self.never.items() if holds(name, condition)), None)
 
 
 _NO_TREE = "or set tree.levels=[]"

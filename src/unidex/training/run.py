@@ -18,7 +18,8 @@ from unidex.config.rules import check_rules
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
 from unidex.encoders import registry as encoders
-from unidex.model.model import Model, label_set
+from unidex.model.label_set import LabelSet
+from unidex.model.model import Model
 from unidex.nn.network import Network
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.decision_tree import check_installed
@@ -125,7 +126,7 @@ class Run:
             return None
         learned = self.dataset.train.positives if config.train.decay_epochs > 0 else best.trainer.data.positives
         settle_unseen(network, config, learned)
-        labels = label_set(self.dataset.labels.texts, self.dataset.labels.uids, self.dataset.label_frequencies())
+        labels = LabelSet.of(self.dataset)
         train = (self._networks.texts, self.dataset.train.positives)
         model = Model.build(
             self._whole(config), network, labels, self._networks.labels, metrics, train, self.dataset.train.texts

@@ -29,7 +29,8 @@ from unidex.features.word_places import merged
 from unidex.features.words import normal_form
 from unidex.model.attribution import attribute, feature_scores
 from unidex.model.explanation import explain
-from unidex.model.model import Model, label_set
+from unidex.model.label_set import LabelSet
+from unidex.model.model import Model
 from unidex.nn.assembly import build_network
 from unidex.nn.heads import ClassifierHead, DualHead
 from unidex.scoring import knn as neighbours
@@ -65,7 +66,7 @@ def random_model(recipe, *settings, seed=0, data=DATA, weights=None):
             parameter += 0.3 * torch.randn_like(parameter)
     if network.classifier_encoder is not None:
         network.classifier_encoder.weigh(torch.rand(encoder.features.num_features))
-    labels = label_set(data.labels.texts, data.labels.uids, data.label_frequencies())
+    labels = LabelSet.of(data)
     train = (encoder.prepare(data.train.texts), data.train.positives)
     return Model.build(config, network, labels, encoder.prepare(data.labels.texts), {}, train, data.train.texts)
 
