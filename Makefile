@@ -44,7 +44,7 @@ format: install
 	$(BIN)/ruff check --quiet --fix .
 
 # What there is to measure; with DATA, unidex beside its peers: tables on standard output, picture and JSON in BENCH.
-# PEERS is the folder with an environment a peer, SCRIPTS the one with the scripts that run them.
+# PEERS is the folder with one environment per peer, SCRIPTS the one with the scripts that run them.
 BENCH := runs/peers
 bench: install
 ifdef DATA

@@ -1,10 +1,13 @@
 """unidex beside PECOS, Omikuji, napkinXC and fastText, on the same data, in the same run.
 
 Run: python benchmarks/peers.py DATA... --peers ENVIRONMENTS --peers-scripts SCRIPTS [--text title]
-     [--systems pecos,parabel,bonsai,napkinxc,hs,unidex] [--recipe auto] [--set section.key=value]
+     [--systems pecos,pecos+chars,bonsai,bonsai+chars,hs,ovr,unidex ...] [--recipe auto] [--set section.key=value]
      [--keep FOLDER] [--json FILE.json] [--picture FILE.svg] > tables.md
-DATA is a folder, or FOLDER:title to give it another --text than the rest. ENVIRONMENTS holds a virtual environment a
-peer (libpecos, omikuji, napkinxc, fasttext-wheel), SCRIPTS the scripts that run them (prep_tfidf.py, run_pecos.py ...).
+DATA is a folder, or FOLDER:title to give it another --text than the rest. ENVIRONMENTS holds one virtual environment
+per peer (libpecos, omikuji, napkinxc, fasttext-wheel), SCRIPTS the scripts that run them (prep_tfidf.py ...).
+
+A peer that reads TF-IDF is run on words and word bigrams and, as PEER+chars, on these with character 3-5-grams. The row
+"best peer" has the best value of each metric over all peers and both feature sets.
 
 All systems get the same copy of the data, with the fields of --text only, and are scored by ``unidex score`` or
 ``unidex evaluate`` with the filter pairs. One run at a time; CPU seconds are of all threads. What is in the folder of
@@ -13,10 +16,10 @@ All systems get the same copy of the data, with the fields of --text only, and a
 train CPU s     Of a peer: as its script prints it, from features to a model. Of unidex: the whole process of
                 ``unidex train`` on the train texts, from start-up and reading to choosing, training and writing the
                 model.
-features        CPU time of the peers' TF-IDF, of all train texts and a test text; "in it" where a system makes its own.
-                Reading, and the files between features and peers, are not counted.
-predict         CPU time a text, all test texts at once, ten labels a text; of unidex from texts, of
-                peers from features.
+features        CPU time of the peers' TF-IDF, of all train texts and per test text; "included" where a system makes its
+                own. Reading, and the files between features and peers, are not counted.
+predict         CPU time per text, all test texts at once, ten labels per text; of unidex from texts, of peers from
+                features.
 peak MB         The highest resident memory of training; the peers' features were made by another process.
 """
 
@@ -33,16 +36,18 @@ from peers_report import Row, Task, draw, table
 from peers_runs import PEERS, Bench, RunError
 
 TEXTS = ("title", "content", "title+content")
+# One classifier per label costs time by texts times labels, so that it is run only where it is asked for.
 SYSTEMS = (*PEERS, "unidex")
+DEFAULT_SYSTEMS = tuple(name for name in SYSTEMS if not name.startswith("ovr"))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+")
-    parser.add_argument("--peers", type=Path, help="the folder with an environment a peer")
+    parser.add_argument("--peers", type=Path, help="the folder with one environment per peer")
     parser.add_argument("--peers-scripts", type=Path, help="the folder with the scripts that run the peers")
     parser.add_argument("--text", default="title+content", choices=TEXTS)
-    parser.add_argument("--systems", help="all unless given, or unidex alone where there is no --peers")
+    parser.add_argument("--systems", help="all but ovr unless given; unidex alone without --peers")
     parser.add_argument("--recipe", default="auto")
     parser.add_argument("--set", action="append", default=[], dest="settings")
     parser.add_argument("--threads", type=int, default=2, help="of all systems; the peers' scripts are written for 2")
@@ -50,7 +55,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     chosen = parser.parse_args()
-    wanted = chosen.systems if chosen.systems is not None else ",".join(SYSTEMS if chosen.peers else ("unidex",))
+    wanted = (
+        chosen.systems if chosen.systems is not None else ",".join(DEFAULT_SYSTEMS if chosen.peers else ("unidex",))
+    )
     systems = [name.strip() for name in wanted.split(",") if name.strip()]
     unknown = [name for name in systems if name not in SYSTEMS]
     if unknown or not systems:
@@ -114,7 +121,7 @@ def missing_peers(systems: list[str], environments: Path | None, scripts: Path |
     for peer in peers:
         if not (environments / peer.environment / "bin" / "python").exists():
             return f"{peer.title} must be installed in {environments / peer.environment}, but is not; see --systems"
-        if not (scripts / peer.script).is_file():
+        if not peer.file(scripts).is_file():
             return f"{scripts} must hold {peer.script}, but does not; name the folder of the peers' scripts"
     return None
 

@@ -41,8 +41,8 @@ class Row:
         ours: whether it is unidex.
         train_cpu_s: CPU seconds of training, of all threads; for unidex of the whole process.
         features_cpu_s: CPU seconds of making features of the train texts, None where training includes them.
-        predict_cpu_ms: CPU milliseconds a text of predicting all test texts at once.
-        features_cpu_ms: CPU milliseconds a test text of making features, None where predicting includes them.
+        predict_cpu_ms: CPU milliseconds per text of predicting all test texts at once.
+        features_cpu_ms: CPU milliseconds per test text of making features, None where predicting includes them.
         peak_mb: highest resident memory of the training process.
         model_mb: size of the model on disk.
         metrics: name such as "P@1" -> percent, filter pairs applied.
@@ -76,7 +76,14 @@ Results = Sequence[tuple[Task, Sequence[Row]]]
 
 def table(task: Task, rows: Sequence[Row]) -> str:
     """A task's rows in Markdown; the best of each metric in bold, also where several show the same."""
-    costs = ("train CPU s", "features CPU s", "predict CPU ms a text", "features CPU ms a text", "peak MB", "model MB")
+    costs = (
+        "train CPU s",
+        "features CPU s",
+        "predict CPU ms per text",
+        "features CPU ms per text",
+        "peak MB",
+        "model MB",
+    )
     best = {metric: max((f"{row.metrics[metric]:.2f}" for row in rows), key=float) for metric in METRICS}
     lines = [
         f"**{task.name}, {task.text}**: {task.num_train:,} train texts, {task.num_labels:,} labels, "
@@ -85,20 +92,29 @@ def table(task: Task, rows: Sequence[Row]) -> str:
         f"| system | {' | '.join([*costs, *METRICS])} |",
         "|---|" + "---:|" * (len(costs) + len(METRICS)),
     ]
+
+    def line(cells: Sequence[str], metrics: dict[str, float]) -> str:
+        shown = [f"{metrics[metric]:.2f}" for metric in METRICS]
+        marked = [
+            f"**{value}**" if value == best[metric] else value for metric, value in zip(METRICS, shown, strict=True)
+        ]
+        return f"| {' | '.join([*cells, *marked])} |"
+
     for row in rows:
         cells = [
             row.system,
             _short(row.train_cpu_s),
-            _or_included(row.features_cpu_s),
+            "included" if row.features_cpu_s is None else _short(row.features_cpu_s),
             f"{row.predict_cpu_ms:.3f}",
-            "in it" if row.features_cpu_ms is None else f"{row.features_cpu_ms:.3f}",
+            "included" if row.features_cpu_ms is None else f"{row.features_cpu_ms:.3f}",
             f"{row.peak_mb:,.0f}",
             f"{row.model_mb:,.0f}",
         ]
-        for metric in METRICS:
-            shown = f"{row.metrics[metric]:.2f}"
-            cells.append(f"**{shown}**" if shown == best[metric] else shown)
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(line(cells, row.metrics))
+    peers = [row.metrics for row in rows if not row.ours]
+    if len(peers) > 1:
+        highest = {metric: max(metrics[metric] for metrics in peers) for metric in METRICS}
+        lines.append(line([_BEST, *[""] * len(costs)], highest))
     for row in rows:
         if row.single_ms is not None:
             lines += ["", f"{row.system}, one text at a time: {_single(row.single_ms)}."]
@@ -160,9 +176,13 @@ def _marks(results: Results) -> dict[str, dict[str, Any]]:
         name: {"marker": "o", "markersize": 10 - 1.5 * number, "color": LINE, "markeredgecolor": "white"}
         for number, name in enumerate(name for name, ours in systems.items() if ours)
     }
-    for number, name in enumerate(name for name, ours in systems.items() if not ours):
-        kind = number % len(_SHAPES)
-        marks[name] = {"marker": _SHAPES[kind], "markersize": 7, "color": _COLOURS[kind], "markeredgecolor": "none"}
+    # A peer has one shape; it is hollow where characters are among its features.
+    kinds: dict[str, int] = {}
+    for name in (name for name, ours in systems.items() if not ours):
+        peer, _, features = name.partition(", with ")
+        kind = kinds.setdefault(peer, len(kinds) % len(_SHAPES))
+        mark = {"marker": _SHAPES[kind], "markersize": 7, "color": _COLOURS[kind]}
+        marks[name] = mark | ({"fillstyle": "none"} if features else {"markeredgecolor": "none"})
     return marks
 
 
@@ -194,10 +214,6 @@ def _draw_task(pair: Any, task: Task, rows: Sequence[Row], marks: dict[str, dict
 
 def _short(seconds: float) -> str:
     return f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:.1f}"
-
-
-def _or_included(seconds: float | None) -> str:
-    return "in it" if seconds is None else _short(seconds)
 
 
 def _single(found: dict[str, float]) -> str:

@@ -9,12 +9,13 @@ import importlib.util
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ UNIDEX = (sys.executable, "-m", "unidex")
 # What training reads of a data set, and what the peers' features are made from.
 _TRAIN_FILES = ("trn.json.gz", "lbl.json.gz", "filter_labels_train.txt", "dataset.json")
 _RAW_FILES = ("trn.json.gz", "tst.json.gz", "lbl.json.gz")
+# Label ids of the test texts, best first, in the folder of each run.
+PREDICTIONS = "predictions.npy"
+# Folders of the peers' features: words and word bigrams; the same with character n-grams.
+_WORDS, _CHARS = "tfidf", "tfidf-chars"
 
 
 class RunError(Exception):
@@ -42,7 +47,7 @@ class Peer:
         result: name of what the script writes: RESULT.json and RESULT.npy.
         arguments: what the script takes after the two folders.
         variables: its settings in the environment of the process.
-        tfidf: whether it reads TF-IDF features; else it makes features itself.
+        features: the folder of the TF-IDF features it reads; None where it makes features itself.
     """
 
     title: str
@@ -51,7 +56,12 @@ class Peer:
     result: str
     arguments: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
-    tfidf: bool = True
+    features: str | None = _WORDS
+
+    def file(self, scripts: Path) -> Path:
+        """Its script: one of the benchmarks, else one of the given folder."""
+        own = HERE / self.script
+        return own if own.is_file() else scripts / self.script
 
 
 _FASTTEXT = (("DIM", "100"), ("EPOCH", "25"), ("LR", "0.5"))
@@ -60,7 +70,13 @@ PEERS = {
     "parabel": Peer("Omikuji Parabel", "omikuji", "run_omikuji.py", "omikuji-parabel", ("parabel",)),
     "bonsai": Peer("Omikuji Bonsai-style", "omikuji", "run_omikuji.py", "omikuji-bonsai", ("bonsai",)),
     "napkinxc": Peer("napkinXC PLT", "napkinxc", "run_napkinxc.py", "napkinxc-plt"),
-    "hs": Peer("fastText hs", "fasttext-wheel", "run_fasttext.py", "fasttext-hs", ("hs",), _FASTTEXT, tfidf=False),
+    "hs": Peer("fastText hs", "fasttext-wheel", "run_fasttext.py", "fasttext-hs", ("hs",), _FASTTEXT, features=None),
+    "ovr": Peer("one-vs-rest SVM, tuned", "libpecos", "one_vs_rest.py", "one-vs-rest"),
+}
+PEERS |= {
+    f"{name}+chars": replace(peer, title=f"{peer.title}, with characters", features=_CHARS)
+    for name, peer in PEERS.items()
+    if peer.features
 }
 
 
@@ -74,13 +90,15 @@ class Used:
     output: str
 
 
-def measured(command: Sequence[str | Path], log: Path, variables: dict[str, str]) -> Used:
+def measured(command: Sequence[str | Path], log: Path, variables: dict[str, str], max_cpu_s: int | None = None) -> Used:
     """Run a command to its end; its standard output is kept in LOG.out, its standard error in LOG.log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     out, errors = log.with_name(f"{log.name}.out"), log.with_name(f"{log.name}.log")
     started = time.perf_counter()
     with out.open("w") as stdout, errors.open("w") as stderr:
         process = subprocess.Popen(list(map(str, command)), stdout=stdout, stderr=stderr, env=os.environ | variables)
+        if max_cpu_s is not None:
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (max_cpu_s, max_cpu_s))
         try:
             # As RUSAGE_CHILDREN, but of this process alone: the memory there is that of the largest child so far.
             _, status, usage = os.wait4(process.pid, 0)
@@ -89,17 +107,21 @@ def measured(command: Sequence[str | Path], log: Path, variables: dict[str, str]
             process.wait()
             raise
     process.returncode = os.waitstatus_to_exitcode(status)
+    cpu_s = usage.ru_utime + usage.ru_stime
+    if process.returncode < 0 and max_cpu_s is not None and cpu_s >= max_cpu_s - 1:
+        raise RunError(f"{command[0]} must end within {max_cpu_s} CPU seconds, but did not")
     if process.returncode != 0:
         last = errors.read_text(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
         raise RunError(f"{command[0]} must end with 0, but ended with {process.returncode}: {last} ({errors})")
-    return Used(usage.ru_utime + usage.ru_stime, time.perf_counter() - started, usage.ru_maxrss / 1024, out.read_text())
+    return Used(cpu_s, time.perf_counter() - started, usage.ru_maxrss / 1024, out.read_text())
 
 
 class Bench:
     """All runs on one task. What an earlier call has finished in its folder is read, not run again."""
 
-    def __init__(self, source: str, text: str, keep: Path, *, num_threads: int) -> None:
+    def __init__(self, source: str, text: str, keep: Path, *, num_threads: int, max_cpu_s: int | None = None) -> None:
         name = Path(source).resolve().name
+        self._max_cpu_s = max_cpu_s
         self.folder = keep.resolve() / f"{name}-{text}"
         threads = str(num_threads)
         self._variables = {
@@ -110,17 +132,17 @@ class Bench:
             # Threads that wait by spinning would count as work.
             "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "0"),
         }
-        self._data = self.folder / "data"
+        self.data = self.folder / "data"
         self.task = self._prepared(source, name, text)
 
     def _prepared(self, source: str, name: str, text: str) -> Task:
         """A copy with the wanted fields only, in the raw form that the peers read; all systems are given this one."""
         done = self.folder / "task.json"
         if not done.exists():
-            shutil.rmtree(self._data, ignore_errors=True)
-            command = (*UNIDEX, "convert", source, self._data, "--to", "xc-raw", "--text", text, "--json")
+            shutil.rmtree(self.data, ignore_errors=True)
+            command = (*UNIDEX, "convert", source, self.data, "--to", "xc-raw", "--text", text, "--json")
             found = json.loads(self._run(command, "convert").output)
-            link(self._data, self.folder / "train", _TRAIN_FILES)
+            link(self.data, self.folder / "train", _TRAIN_FILES)
             sizes = {key: value for key, value in found.items() if key.startswith("num_")}
             task = {"name": name, "text": text} | sizes
             done.write_text(json.dumps({"source": str(Path(source).resolve()), "task": task}) + "\n")
@@ -133,8 +155,7 @@ class Bench:
 
     def unidex(self, recipe: str, settings: Sequence[str], title: str) -> Row:
         """Train, score and time unidex."""
-        words = ["unidex", Path(recipe).stem, *settings]
-        folder = self.folder / re.sub(r"[^\w.=-]+", "_", "-".join(words))
+        folder = self.folder / unidex_folder(recipe, settings)
 
         def run() -> Row:
             model = folder / "model"
@@ -144,9 +165,10 @@ class Bench:
                 (*UNIDEX, "train", self.folder / "train", "--out", model, "--recipe", recipe, *options),
                 folder / "train",
             )
-            scores = self._run((*UNIDEX, "evaluate", model, self._data, "--json"), folder / "evaluate").output
+            scores = self._run((*UNIDEX, "evaluate", model, self.data, "--json"), folder / "evaluate").output
             times = self._run(
-                (sys.executable, HERE / "prediction_time.py", model, self._data), folder / "prediction_time"
+                (sys.executable, HERE / "prediction_time.py", model, self.data, "--save", folder / PREDICTIONS),
+                folder / "prediction_time",
             ).output
             return unidex_row(title, used, json.loads(times), size_mb(model), json.loads(scores))
 
@@ -158,35 +180,36 @@ class Bench:
         folder = self.folder / name
 
         def run() -> Row:
-            features = self._tfidf(environments, scripts) if peer.tfidf else None
+            features = self._tfidf(peer.features, environments, scripts) if peer.features else None
             python = environments / peer.environment / "bin" / "python"
-            data = self.folder / "tfidf" if peer.tfidf else self._data
-            self._run((python, scripts / peer.script, data, folder, *peer.arguments), folder / "run", peer.variables)
-            command = (*UNIDEX, "score", folder / f"{peer.result}.npy", self._data, "--json")
+            data = self.folder / peer.features if peer.features else self.data
+            self._run((python, peer.file(scripts), data, folder, *peer.arguments), folder / "run", peer.variables)
+            predictions = (folder / f"{peer.result}.npy").rename(folder / PREDICTIONS)
+            command = (*UNIDEX, "score", predictions, self.data, "--json")
             scores = json.loads(self._run(command, folder / "score").output)
             record = read_record(folder / f"{peer.result}.json")
             return peer_row(peer.title, record, features, self.task.num_test, scores)
 
         return self._kept(folder, run)
 
-    def _tfidf(self, environments: Path, scripts: Path) -> dict[str, float]:
+    def _tfidf(self, name: str, environments: Path, scripts: Path) -> dict[str, float]:
         """The features that most peers read, in a folder beside the data; the result is their CPU seconds."""
-        folder = self.folder / "tfidf"
+        folder = self.folder / name
         done = folder / "features.json"
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            link(self._data, folder, _RAW_FILES)
+            link(self.data, folder, _RAW_FILES)
             has_sklearn = importlib.util.find_spec("sklearn") is not None
             python = sys.executable if has_sklearn else environments / "libpecos" / "bin" / "python"
             command = (python, HERE / "peers_tfidf.py", scripts / "prep_tfidf.py", folder)
-            used = self._run(command, folder / "prep")
+            used = self._run(command, folder / "prep", [("CHARS", "1" if name == _CHARS else "")])
             found = json.loads(used.output.strip().rpartition("\n")[2])
             done.write_text(json.dumps(found | {"whole_process_cpu_s": used.cpu_s}) + "\n")
         features: dict[str, float] = json.loads(done.read_text())
         return features
 
     def _run(self, command: Sequence[str | Path], log: str | Path, variables: Sequence[tuple[str, str]] = ()) -> Used:
-        return measured(command, self.folder / log, self._variables | dict(variables))
+        return measured(command, self.folder / log, self._variables | dict(variables), self._max_cpu_s)
 
     def _kept(self, folder: Path, run: Callable[[], Row]) -> Row:
         done = folder / "row.json"
@@ -197,6 +220,11 @@ class Bench:
             row = run()
             done.write_text(json.dumps(row.as_dict()) + "\n")
         return Row(**json.loads(done.read_text()))
+
+
+def unidex_folder(recipe: str, settings: Sequence[str]) -> str:
+    """The name of the folder of a run of unidex."""
+    return re.sub(r"[^\w.=-]+", "_", "-".join(["unidex", Path(recipe).stem, *settings]))
 
 
 def read_record(file: Path) -> dict[str, Any]:

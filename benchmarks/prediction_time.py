@@ -1,6 +1,6 @@
 """CPU time of predicting the test texts of a data set with a model, and the time of predicting one text.
 
-Run: python benchmarks/prediction_time.py MODEL DATA [--text title] [-k 10] [--single 1000]
+Run: python benchmarks/prediction_time.py MODEL DATA [--text title] [-k 10] [--single 1000] [--save IDS.npy]
 From texts to ranked labels, after one call to warm up; prints one JSON object. Loading and reading are not in it.
 """
 
@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--text", default="title+content")
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--single", type=int, default=1000, help="texts that are predicted one at a time")
+    parser.add_argument("--save", type=Path, help="a file for the label ids of all test texts, best first")
     chosen = parser.parse_args()
     dataset = read(chosen.data, ReadOptions(text=chosen.text))
     model = load_model(chosen.model, "cpu")
@@ -32,8 +33,10 @@ def main() -> None:
     model.predict(list(dataset.train.texts[:64]), chosen.k)
 
     started, wall = time.process_time(), time.perf_counter()
-    model.predict(texts, chosen.k)
+    found = model.predict(texts, chosen.k)
     batch = {"cpu_s": time.process_time() - started, "wall_s": time.perf_counter() - wall, "num_texts": len(texts)}
+    if chosen.save:
+        np.save(chosen.save, found.ids)
 
     model.predict(texts[:1], chosen.k)
     took = []

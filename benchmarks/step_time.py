@@ -44,7 +44,7 @@ from torch import Tensor
 
 from unidex.losses import BlockedSoftmax, Targets, decoupled_softmax, run_blocked
 from unidex.losses.blocks import LabelBlocks
-from unidex.losses.inner_product import inner_product_loss
+from unidex.losses.gradient import inner_product_loss
 from unidex.nn.row_table import RowAdagrad, RowTable
 from unidex.pools.pool import Batch, make_batch, whole_batch
 from unidex.report.pictures import INK, LINE, new_figure, save_figure

@@ -85,15 +85,12 @@ class Processes:
         """The maximum over processes, in place."""
         return self._reduce(values, dist.ReduceOp.MAX)
 
-    def min_(self, values: Tensor) -> Tensor:
-        """The minimum over processes, in place."""
-        return self._reduce(values, dist.ReduceOp.MIN)
-
     def any(self, value: bool) -> bool:
         """Whether the value is true on any process."""
         if self.size == 1:
             return value
-        return bool(self.max_(torch.tensor(float(value), device=_device())))
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        return bool(self.max_(torch.tensor(float(value), device=device)))
 
     def gather(self, rows: Tensor) -> Tensor:
         """The rows of all processes by rank; each rank may have another number of rows."""
@@ -132,7 +129,9 @@ class Processes:
             part = self._part_of(rank, len(rows))
             padded[rank, : part.stop - part.start] = rows[part]
         total = torch.empty_like(padded[0])
-        _reduce_scatter(total, padded.flatten(0, 1))
+        # Renamed in torch 2.13.
+        reduce = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        reduce(total, padded.flatten(0, 1))
         own = self.part(len(rows))
         return total[: own.stop - own.start]
 
@@ -144,8 +143,7 @@ class Processes:
     def _sizes(self, rows: Tensor) -> list[int]:
         counts = torch.zeros(self.size, dtype=torch.int64, device=rows.device)
         counts[self.rank] = len(rows)
-        sizes: list[int] = self.sum_(counts).tolist()
-        return sizes
+        return self.sum_(counts).tolist()
 
     def _part_of(self, rank: int, count: int) -> slice:
         small, larger = divmod(count, self.size)
@@ -168,7 +166,7 @@ def is_distributed() -> bool:
 
 def was_restarted() -> bool:
     """Whether torchrun has started this process again after one had ended."""
-    return _restart() > 0
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 def local_device(name: str) -> str:
@@ -255,10 +253,6 @@ def _agreed_name(
     )
 
 
-def _restart() -> int:
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-
-
 def _is_first_to_report(what: str) -> bool:
     """Whether no other process of this run has reported this yet, so that a user sees one message."""
     if not dist.is_initialized():
@@ -269,13 +263,3 @@ def _is_first_to_report(what: str) -> bool:
     except RuntimeError:
         # The store may be gone with its process. Two messages are better than none.
         return True
-
-
-def _device() -> torch.device:
-    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
-
-
-def _reduce_scatter(total: Tensor, rows: Tensor) -> None:
-    # Renamed in torch 2.13.
-    reduce = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-    reduce(total, rows.contiguous())

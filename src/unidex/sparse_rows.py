@@ -55,8 +55,6 @@ def find_entries(
 
     One sorted search for all rows at once. Columns outside the matrix, such as the padding -1, are never stored.
 
-    Shapes:
-        matrix_NL [N, L], columns_NK [N, K], results [N, K].
     """
     num_rows, num_columns = matrix_NL.shape
     if columns_NK.shape[0] != num_rows:

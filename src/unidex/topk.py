@@ -30,8 +30,7 @@ def _descending_keys(scores: NDArray[np.float32]) -> NDArray[np.int32]:
     """
     # The bits of floats >= 0 rise with them, the bits of negative floats descend. Adding 0 makes -0 equal to 0.
     bits = (scores + np.float32(0)).view(np.int32)
-    found: NDArray[np.int32] = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))
-    return found
+    return ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))
 
 
 def _scores_of_keys(numbers: NDArray[np.int32]) -> NDArray[np.float32]:

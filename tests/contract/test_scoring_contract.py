@@ -22,7 +22,8 @@ from unidex.errors import ConfigError, ModelError
 from unidex.metrics.propensity import inverse_propensity
 from unidex.model.explanation import explain
 from unidex.model.incremental import teach
-from unidex.model.model import Model, label_set
+from unidex.model.label_set import LabelSet
+from unidex.model.model import Model
 from unidex.model.refusals import REFUSALS
 from unidex.model.similar_labels import nearest_labels
 from unidex.nn.assembly import build_network
@@ -108,7 +109,7 @@ def test_a_rule_refuses_the_cell(cell):
 
 def test_most_cells_are_served():
     assert len(SERVED) == 20
-    assert {refusal.verb for refusal in REFUSALS} == {"add_labels", "remember"}
+    assert set(REFUSALS) == {"add_labels", "remember"}
 
 
 @cache
@@ -136,7 +137,7 @@ def built(cell):
         if not hasattr(network, "first_classifiers"):
             network.first_classifiers = network.classifiers.weight.clone()
         network.classifiers.weight = network.first_classifiers.clone()
-    labels = label_set(DATA.labels.texts, DATA.labels.uids, DATA.label_frequencies())
+    labels = LabelSet.of(DATA)
     encoder = network.encoder
     train = (encoder.prepare(DATA.train.texts), DATA.train.positives)
     model = Model.build(cell.config, network, labels, encoder.prepare(DATA.labels.texts), {}, train, DATA.train.texts)

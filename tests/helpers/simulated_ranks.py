@@ -35,7 +35,7 @@ class Threads:
 
 
 class Member:
-    """One of them, as `unidex.losses.blocks.Ranks`; it remembers its calls."""
+    """One of them, as `unidex.distributed.Processes`; it remembers its calls."""
 
     def __init__(self, threads, rank):
         self.threads, self.rank, self.calls = threads, rank, []

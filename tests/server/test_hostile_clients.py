@@ -34,7 +34,6 @@ from helpers.synthetic import QUICK, topics
 from helpers.waits import PATIENCE
 from unidex.errors import UnidexError
 from unidex.model.model import Model
-from unidex.server.page_files import read_page
 from unidex.server.security import Tokens
 from unidex.verbs.train import train
 
@@ -534,16 +533,6 @@ def test_path_traversal_finds_no_file(service):
         ((status, _, body),) = raw(service, request(b"GET", place.encode(), body=b"", length=False), count=1)
         assert status in (404, 422), place
         assert b"root:" not in body
-
-
-def test_page_files_are_read_once_at_start(tmp_path):
-    """A name is looked up among those, never opened: a link that comes later shows nothing."""
-    (tmp_path / "page.css").write_text("a {}")
-    files = read_page(tmp_path)
-    (tmp_path / "later.css").symlink_to(SOURCE / "errors.py")
-    (tmp_path / "page.css").unlink()
-    assert files["page.css"].answer("", "")[1] == b"a {}"
-    assert list(files) == ["page.css"]
 
 
 def test_names_of_labels_are_never_paths(service):

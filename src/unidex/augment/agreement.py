@@ -13,17 +13,11 @@ from unidex.sparse_rows import find_sorted, row_of_entries
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many targets of label texts are true, as far as that is known.
+    """How many targets of label texts are true, as far as that is known."""
 
-    Attributes:
-        num_labels: labels that are themselves train texts, and points with a target beside their own label.
-        num_targets: targets of these points, without their own labels.
-        precision: share of these targets that the train text has as positives; 0 where there are none.
-    """
-
-    num_labels: int
-    num_targets: int
-    precision: float
+    num_labels: int  # labels that are themselves train texts, and points with a target beside their own label
+    num_targets: int  # targets of these points, without their own labels
+    precision: float  # share of these targets that the train text has as positives; 0 where there are none
 
 
 def agreement(points: Points, positives: sparse.csr_array, filter_pairs: sparse.csr_array) -> Agreement:
@@ -32,11 +26,6 @@ def agreement(points: Points, positives: sparse.csr_array, filter_pairs: sparse.
     Gandalf takes P(i | j) over texts as the targets of label j's own text. That holds where labels relate to one
     another as texts do to labels (see-also pages), and fails where they do not: what packages need together is not what
     one of them needs. A filter pair of train says that a text is a label itself, so that its positives are the truth.
-
-    Args:
-        points: label texts as training points.
-        positives: texts x labels of train.
-        filter_pairs: texts x labels of train: a text and its own label.
 
     >>> positives = sparse.csr_array(np.array([[0, 1, 1], [0, 1, 0]], dtype=np.float32))
     >>> points = Points(np.arange(2), np.arange(1), sparse.csr_array(np.array([[1, 0.5, 0]], dtype=np.float32)))

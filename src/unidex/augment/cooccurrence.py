@@ -18,7 +18,7 @@ up to the mean number of labels of the texts of j, so fewer than that mean / del
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,6 @@ from unidex.sparse_rows import csr_from_counts, keep_highest, row_of_entries
 BLOCK = 2**21
 
 Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
-# What a target is measured by: from some rows of G, the G_jj of each stored entry's row, and all G_ii.
-Measure = Callable[[sparse.csr_array, NDArray[np.int32], NDArray[np.int32]], Floats]
 
 
 def soft_targets(
@@ -55,11 +52,9 @@ def soft_targets(
         labels: whose rows are wanted, ascending; all unless given.
         block: entries of G made at a time.
 
-    Shapes:
-        positives [N, L], result [R, L], float32 with sorted columns: row j, column i.
+    Shapes: positives [N, L], result [R, L], float32 with sorted columns: row j, column i.
 
-    References:
-        Gandalf, arXiv 2405.04545.
+    References: Gandalf, arXiv 2405.04545.
 
     Three of four texts have label 0, two of these also label 1; label 2 comes with label 0 once in two texts, and
     label 3 is never seen:
@@ -68,7 +63,7 @@ def soft_targets(
     >>> soft_targets(texts, delta=0.1, max_targets=0).toarray().astype(float).round(2).tolist()
     [[1.0, 0.67, 0.33, 0.0], [1.0, 1.0, 0.0, 0.0], [0.5, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
     """
-    return _targets(positives, _conditional, None, delta, max_targets, labels, block)
+    return _targets(positives, delta, max_targets, labels, block, is_glas=False)
 
 
 def glas_targets(
@@ -83,8 +78,7 @@ def glas_targets(
 
     Args, Shapes: as in ``soft_targets``.
 
-    References:
-        Gandalf, arXiv 2405.04545, its part on GLaS; Guo et al., Breaking the Glass Ceiling for Embedding-Based
+    References: Gandalf, arXiv 2405.04545, its part on GLaS; Guo et al., Breaking the Glass Ceiling for Embedding-Based
         Classifiers for Large Output Spaces, NeurIPS 2019.
 
     With the texts of ``soft_targets``, S_01 = (2/3 + 1) / 2 = 0.8333, and its sigmoid is 0.697:
@@ -93,34 +87,11 @@ def glas_targets(
     >>> glas_targets(texts, delta=0.1, max_targets=0).toarray().astype(float).round(3).tolist()[0]
     [1.0, 0.697, 0.603, 0.0]
     """
-    return _targets(positives, _symmetric, _sigmoid, delta, max_targets, labels, block)
-
-
-def _conditional(product: sparse.csr_array, of_point: NDArray[np.int32], frequencies_L: NDArray[np.int32]) -> Floats:
-    # float64: 3 / 30 is then the very number that 0.1 is, and a ratio of delta is not above delta.
-    found: Floats = product.data / of_point
-    return found
-
-
-def _symmetric(product: sparse.csr_array, of_point: NDArray[np.int32], frequencies_L: NDArray[np.int32]) -> Floats:
-    found = _conditional(product, of_point, frequencies_L)
-    found += product.data / frequencies_L[product.indices]
-    found *= 0.5
-    return found
-
-
-def _sigmoid(values: Floats) -> Floats:
-    return 1 / (1 + np.exp(-values))
+    return _targets(positives, delta, max_targets, labels, block, is_glas=True)
 
 
 def _targets(
-    positives: sparse.csr_array,
-    measure: Measure,
-    target: Callable[[Floats], Floats] | None,
-    delta: float,
-    max_targets: int,
-    labels: Ids | None,
-    block: int,
+    positives: sparse.csr_array, delta: float, max_targets: int, labels: Ids | None, block: int, *, is_glas: bool
 ) -> sparse.csr_array:
     num_labels = positives.shape[1]
     texts_NL, labels_LN = _both_ways(positives)
@@ -133,9 +104,9 @@ def _targets(
     with progress.task("label co-occurrence", len(wanted), unit="labels") as advance:
         for start, stop in blocks_of(_row_bounds(labels_RN, texts_NL), block):
             own = wanted[start:stop]
-            found = _above(_rows(labels_RN, start, stop) @ texts_NL, own, frequencies_L, measure, delta)
-            if target is not None:
-                found.data = np.where(found.indices == own[row_of_entries(found)], 1, target(found.data))
+            found = _above(_rows(labels_RN, start, stop) @ texts_NL, own, frequencies_L, delta, is_glas=is_glas)
+            if is_glas:
+                found.data = np.where(found.indices == own[row_of_entries(found)], 1, 1 / (1 + np.exp(-found.data)))
             # As they are kept: what is equal but for the last bit of float64 is a tie.
             found.data = found.data.astype(np.float32)
             if max_targets:
@@ -150,11 +121,15 @@ def _targets(
 
 
 def _above(
-    product: sparse.csr_array, own: Ids, frequencies_L: NDArray[np.int32], measure: Measure, delta: float
+    product: sparse.csr_array, own: Ids, frequencies_L: NDArray[np.int32], delta: float, *, is_glas: bool
 ) -> sparse.csr_array:
-    """The entries of some rows of G that measure above delta, with sorted columns."""
+    """The entries of some rows of G whose share, or S for GLaS, is above delta, with sorted columns."""
     rows = row_of_entries(product)
-    measured = measure(product, frequencies_L[own][rows], frequencies_L)
+    # float64: 3 / 30 is then the very number that 0.1 is, and a ratio of delta is not above delta.
+    measured = product.data / frequencies_L[own][rows]
+    if is_glas:
+        measured += product.data / frequencies_L[product.indices]
+        measured *= 0.5
     kept = measured > delta
     counts = np.bincount(rows[kept], minlength=len(own))
     found = csr_from_counts(measured[kept], product.indices[kept], counts, product.shape[1])

@@ -16,11 +16,7 @@ def joined(split: Split, points: Split, names: Sequence[str], prefix: str) -> Sp
 
     The prefix is lengthened by colons until no uid of the split begins with it, so that all uids differ.
 
-    Args:
-        split: the texts that come first.
-        points: the texts behind them; their uids are not looked at.
-        names: of the points, all different.
-        prefix: distinguishes their uids from the uids of texts.
+    The names of the points are all different; their uids are not looked at.
 
     >>> pairs = sparse.csr_array(np.ones((1, 1), dtype=np.float32))
     >>> train = Split.of(Texts.of(["red hat"]), pairs, uids=Texts.of(["label:A"]))

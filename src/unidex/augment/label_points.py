@@ -10,7 +10,7 @@ from scipy import sparse
 
 from unidex.augment.cooccurrence import glas_targets, soft_targets
 from unidex.augment.extended_split import joined
-from unidex.augment.walks import walk_targets_by
+from unidex.augment.walks import walk_targets
 from unidex.config import Augment
 from unidex.data.dataset import Dataset, Split
 from unidex.errors import ConfigError, DataError, quoted
@@ -25,16 +25,11 @@ _PICK, _UNIFORM, _WALK = range(101, 104)
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """What is trained on.
+    """What is trained on."""
 
-    Attributes:
-        texts: ids of the train texts that are kept, ascending.
-        labels: ids of the labels whose texts are points, ascending.
-        targets: a row for each of these labels, a column for each label of all; targets in (0, 1], float32, sorted.
-    """
-
-    texts: Ids
-    labels: Ids
+    texts: Ids  # ids of the train texts that are kept, ascending
+    labels: Ids  # ids of the labels whose texts are points, ascending
+    # A row for each of these labels, a column for each label of all; targets in (0, 1], float32, sorted.
     targets: sparse.csr_array
 
 
@@ -44,13 +39,9 @@ def label_points(positives: sparse.csr_array, settings: Augment, seed: int) -> P
     The labels that become points are chosen first (``labels``, ``pick``); without the self label, those left with no
     target are no points. ``max_targets`` counts the self label only where it is a target.
 
-    Args:
-        positives: texts x labels of train; the stored pairs are the positives, whatever their relevance.
-        settings: the section [augment] of a recipe.
-        seed: the same seed gives the same points.
+    The same seed gives the same points. The stored pairs of texts x labels are the positives, whatever their relevance.
 
-    References:
-        Gandalf, arXiv 2405.04545.
+    References: Gandalf, arXiv 2405.04545.
 
     >>> texts = sparse.csr_array(np.array([[1, 1, 0], [1, 0, 0]], dtype=np.float32))
     >>> points = label_points(texts, Augment(method="gandalf"), seed=0)
@@ -134,7 +125,7 @@ def _targets(positives: sparse.csr_array, labels: Ids, settings: Augment, seed: 
         ones = np.ones(len(labels), dtype=np.float32)
         return csr_from_counts(ones, labels.astype(np.int32), np.ones(len(labels), dtype=np.int64), positives.shape[1])
     if settings.method == "random-walk":
-        found = walk_targets_by(settings, positives, np.random.default_rng([seed, _WALK]), wanted)
+        found = walk_targets(settings, positives, np.random.default_rng([seed, _WALK]), wanted)
         return keep_highest(found, max_targets, labels) if max_targets else found
     make = soft_targets if settings.method == "gandalf" else glas_targets
     return make(positives, delta=settings.delta, max_targets=max_targets, labels=wanted)

@@ -31,15 +31,10 @@ METHODS = tuple(_SETTINGS)
 
 @dataclass(frozen=True, eq=False)
 class Augmented:
-    """An augmented data set.
+    """An augmented data set."""
 
-    Attributes:
-        dataset: its train texts are the kept ones, then the points.
-        num_texts: number of train texts kept.
-    """
-
-    dataset: Dataset
-    num_texts: int
+    dataset: Dataset  # its train texts are the kept ones, then the points
+    num_texts: int  # number of train texts kept
 
     def summary(self) -> dict[str, Any]:
         """Numbers of texts, points, targets of the points, and targets per point."""
@@ -57,12 +52,8 @@ class Augmented:
 def make(dataset: Dataset, method: str, given: Mapping[str, Any], seed: int) -> Augmented:
     """Augment a data set.
 
-    Args:
-        dataset: what is augmented.
-        method: one of ``METHODS``.
-        given: settings of the section [augment], and for changed copies ``word_share`` and ``synonyms``; what is left
-            out has its default.
-        seed: the same seed gives the same data set.
+    ``given`` has settings of the section [augment], and for changed copies ``word_share`` and ``synonyms``; what is
+    left out has its default. The same seed gives the same data set.
     """
     check_settings(method, given)
     if method in WORD_METHODS:

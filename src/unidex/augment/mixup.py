@@ -17,19 +17,12 @@ from unidex.losses import Targets, one_positive
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """How the texts of a batch are mixed, each with a partner.
+    """How the texts of a batch are mixed, each with a partner."""
 
-    Attributes:
-        partners_B: the place of each text's partner, among the texts or in the pool.
-        is_with_labels: whether partners are labels.
-        share: how much of a text is its own, or, with labels, how much is its label's, B.
-        targets: the mixed targets.
-    """
-
-    partners_B: Tensor
-    is_with_labels: bool
-    share: float | Tensor
-    targets: Targets
+    partners_B: Tensor  # the place of each text's partner, among the texts or in the pool
+    is_with_labels: bool  # whether partners are labels
+    share: float | Tensor  # how much of a text is its own, or, with labels, how much is its label's, B
+    targets: Targets  # the mixed targets
 
     def mix(self, texts_BD: Tensor, partners_BD: Tensor) -> Tensor:
         """The mixed vectors, differentiable in both."""
@@ -58,13 +51,9 @@ def mixture_of_texts(targets: Targets, alpha: float, rng: np.random.Generator) -
     A pair is positive where it is one of either text; it is ignored where it is ignored for either and positive for
     neither. The sum of all targets of the batch stays as it was.
 
-    Args:
-        targets: positive and ignored pairs of the texts.
-        alpha: near 0 nearly all of a point comes from one of the two texts; at 1 every proportion is as likely.
-        rng: of the proportion and the order.
+    Near 0, ``alpha`` gives nearly all of a point to one of the two texts; at 1 every proportion is as likely.
 
-    Returns:
-        The mixture; its pairs are in order of text and label.
+    The pairs of the mixture are in order of text and label.
 
     References: MixUp (arXiv 1710.09412), whose listing draws one lam per batch too, and whose authors mix a batch with
     itself in another order; Gandalf (arXiv 2405.04545) compares with it.
@@ -113,11 +102,6 @@ def mixture_with_labels(targets: Targets, alpha: float, rng: np.random.Generator
         y'_il = lam y_il + (1 - lam) [l = l(i)]
 
     A text without a positive in the pool stays as it is. Ignored pairs do not change.
-
-    Args:
-        targets: positive and ignored pairs of texts and pool.
-        alpha: near 0 nearly all of a point comes from the text or from the label; at 1 every proportion is as likely.
-        rng: of the proportion and the labels.
 
     References: Gandalf (arXiv 2405.04545), table of data augmentations; MixUp (arXiv 1710.09412).
 

@@ -61,11 +61,7 @@ def replace_words(texts: Sequence[str], synonyms: Mapping[str, Sequence[str]], s
 
     A word is a run of letters, digits and underscores; what stands between words stays.
 
-    Args:
-        texts: the texts.
-        synonyms: word in lower case -> its synonyms, at least one.
-        share: chance of a word to be replaced.
-        seed: the same seed gives the same texts.
+    ``synonyms`` has, for a word in lower case, at least one synonym.
 
     >>> replace_words(["Red hat, red shoe"], {"red": ["crimson"]}, 1.0, seed=0)
     ['crimson hat, crimson shoe']
@@ -145,12 +141,8 @@ def with_copies(dataset: Dataset, method: str, share: float, synonyms: str, seed
     A copy has the positives and the filter pairs of its text. Labels, test texts and propensity constants stay; score
     with the original data set, because in this one every label is twice as frequent.
 
-    Args:
-        dataset: what is copied.
-        method: "word-dropout" or "synonyms".
-        share: of the words that are left out or replaced.
-        synonyms: a file of synonyms, or "wordllama" for the nearest words by the vectors inside that package.
-        seed: the same seed gives the same copies.
+    ``synonyms`` is a file of synonyms, or "wordllama" for the nearest words by the vectors inside that package. The
+    same seed gives the same copies.
     """
     train = dataset.train
     if train.features is not None or not train.texts.num_bytes:

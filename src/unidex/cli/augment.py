@@ -3,84 +3,59 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from unidex.cli.output import print_json, print_text
-from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.cli.output import print_result
+from unidex.cli.shared_options import Data, Json, flag, reads_data, with_flags
 from unidex.data.read_options import ReadOptions
 
+# name -> default, meaning. A flag is None unless given: config/augment.py owns the defaults, --help only shows them.
+_FLAGS: dict[str, tuple[Any, str]] = {
+    "delta": (0.1, "gandalf, glas: leave out targets up to this value."),
+    "max_targets": (0, "Maximum targets per label text, the highest first; 0 for all."),
+    "points": ("union", "union: texts and label texts; labels: label texts alone; uniform: equal numbers of both."),
+    "label_share": (1.0, "Share of the labels that become points."),
+    "pick": ("random", "How these labels are chosen: random or tail-first."),
+    "walk_length": (400, "random-walk: hops from each label."),
+    "walk_restart": (0.8, "random-walk: probability to restart at the label."),
+    "walk_max_labels": (10, "random-walk: labels to keep, most visited first."),
+    "walk_verbose": (500, "random-walk: leave out labels with more texts than this."),
+    "word_share": (0.1, "word-dropout, synonyms: share of the words to change."),
+    "synonyms": (
+        "wordllama",
+        "synonyms: a file of lines 'word synonym synonym', or wordllama for the nearest words by its vectors.",
+    ),
+}
 
-# A flag is None unless given: config/augment.py owns the defaults, and --help only shows them.
+
+def _given(flags: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in flags.items() if value is not None}
+
+
 @reads_data
+@with_flags(
+    {
+        name: flag(name, None, meaning, type(default) | None, show_default=str(default))
+        for name, (default, meaning) in _FLAGS.items()
+    },
+    "settings",
+    _given,
+)
 def augment(
     data: Data,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="The folder to write: new or empty.", show_default=False)
     ],
     reading: ReadOptions,
+    settings: dict[str, Any],
     method: Annotated[
         str, typer.Option("--method", help="gandalf, glas, random-walk, one-hot, word-dropout or synonyms.")
     ] = "gandalf",
-    delta: Annotated[
-        float | None,
-        typer.Option("--delta", show_default="0.1", help="gandalf, glas: leave out targets up to this value."),
-    ] = None,
-    max_targets: Annotated[
-        int | None,
-        typer.Option(
-            "--max-targets", show_default="0", help="Maximum targets per label text, the highest first; 0 for all."
-        ),
-    ] = None,
     no_self_label: Annotated[
         bool, typer.Option("--no-self-label", help="Do not give a label text its own label as a target.")
     ] = False,
-    points: Annotated[
-        str | None,
-        typer.Option(
-            "--points",
-            show_default="union",
-            help="union: texts and label texts; labels: label texts alone; uniform: equal numbers of both.",
-        ),
-    ] = None,
-    label_share: Annotated[
-        float | None, typer.Option("--label-share", show_default="1.0", help="Share of the labels that become points.")
-    ] = None,
-    pick: Annotated[
-        str | None,
-        typer.Option("--pick", show_default="random", help="How these labels are chosen: random or tail-first."),
-    ] = None,
-    walk_length: Annotated[
-        int | None, typer.Option("--walk-length", show_default="400", help="random-walk: hops from each label.")
-    ] = None,
-    walk_restart: Annotated[
-        float | None,
-        typer.Option("--walk-restart", show_default="0.8", help="random-walk: probability to restart at the label."),
-    ] = None,
-    walk_max_labels: Annotated[
-        int | None,
-        typer.Option("--walk-max-labels", show_default="10", help="random-walk: labels to keep, most visited first."),
-    ] = None,
-    walk_verbose: Annotated[
-        int | None,
-        typer.Option(
-            "--walk-verbose", show_default="500", help="random-walk: leave out labels with more texts than this."
-        ),
-    ] = None,
-    word_share: Annotated[
-        float | None,
-        typer.Option("--word-share", show_default="0.1", help="word-dropout, synonyms: share of the words to change."),
-    ] = None,
-    synonyms: Annotated[
-        str | None,
-        typer.Option(
-            "--synonyms",
-            show_default="wordllama",
-            metavar="FILE",
-            help="synonyms: a file of lines 'word synonym synonym', or wordllama for the nearest words by its vectors.",
-        ),
-    ] = None,
     to: Annotated[
         str, typer.Option("--to", metavar="FORMAT", help="xc-raw, pecos, dexml, xclib, jsonl or unidex.")
     ] = "xc-raw",
@@ -100,26 +75,8 @@ def augment(
     """
     from unidex.verbs.augment import augment
 
-    flags = {
-        "delta": delta,
-        "max_targets": max_targets,
-        "self_label": False if no_self_label else None,
-        "points": points,
-        "label_share": label_share,
-        "pick": pick,
-        "walk_length": walk_length,
-        "walk_restart": walk_restart,
-        "walk_max_labels": walk_max_labels,
-        "walk_verbose": walk_verbose,
-        "word_share": word_share,
-        "synonyms": synonyms,
-    }
-    given = {name: value for name, value in flags.items() if value is not None}
-    done = augment(data, out, method, given, to=to, seed=seed, reading=reading)
-    if as_json:
-        print_json(done)
-        return
+    settings |= {"self_label": False} if no_self_label else {}
+    done = augment(data, out, method, settings, to=to, seed=seed, reading=reading)
     what = "changed copies" if method in ("word-dropout", "synonyms") else "label texts"
-    print_text(
-        f"{out}: {done['num_texts']} texts and {done['num_points']} {what}, {done['mean_targets']:.2f} targets each"
-    )
+    counts = f"{done['num_texts']} texts and {done['num_points']} {what}, {done['mean_targets']:.2f} targets each"
+    print_result(done, as_json, f"{out}: {counts}")

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from unidex.cli.output import print_json, print_table, print_text
-from unidex.cli.shared_options import Data, Json, ModelFolder, reads_data
+from unidex.cli.output import print_result, print_table, print_text
+from unidex.cli.shared_options import Data, Json, ModelFolder, picture, reads_data
 from unidex.data.read_options import ReadOptions
 
 
@@ -24,9 +24,7 @@ def calibrate(
     check: Annotated[
         bool, typer.Option("--check", help="Measure the probabilities of MODEL on these texts; change nothing.")
     ] = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the reliability diagram (.png, .svg, .pdf).")
-    ] = None,
+    plot: Annotated[Path | None, picture("Draw the reliability diagram")] = None,
     as_json: Json = False,
 ) -> None:
     """Fit the probabilities of a model, and find thresholds for them.
@@ -47,10 +45,7 @@ def calibrate(
     from unidex.verbs.calibrate import calibrate
 
     found = calibrate(model, data, split=split, precision=precision, check=check, plot=plot, reading=reading)
-    if as_json:
-        print_json(found)
-        return
-    _print(found, None if check else f"precision-{precision:g}")
+    print_result(found, as_json, lambda: _print(found, None if check else f"precision-{precision:g}"))
 
 
 def _print(found: dict[str, Any], asked: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from unidex.cli.output import print_json, print_table, print_text
-from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.cli.shared_options import Data, Device, Json, reads_data
 from unidex.data.read_options import ReadOptions
 
 Texts = Annotated[
@@ -20,7 +20,6 @@ Texts = Annotated[
     ),
 ]
 NumTexts = Annotated[int, typer.Option("--num-texts", min=0, help="How many test texts to show predictions for.")]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda, ... or auto.")]
 
 
 @reads_data

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unidex.cli.output import print_json, print_text
+from unidex.cli.output import print_result
 from unidex.cli.shared_options import Data, Json, reads_data
 from unidex.data.read_options import ReadOptions
 
@@ -36,7 +36,4 @@ def convert(
     from unidex.verbs.convert import convert
 
     done = convert(data, target, to, reading=reading)
-    if as_json:
-        print_json(done)
-        return
-    print_text(f"{target}: {', '.join(done['files'])}")
+    print_result(done, as_json, f"{target}: {', '.join(done['files'])}")

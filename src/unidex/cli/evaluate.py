@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from unidex.cli.output import print_json
+from unidex.cli.output import print_result
 from unidex.cli.shared_options import Data, Json, ModelFolder, ModeOption, reads_data
 from unidex.data.read_options import ReadOptions
 
@@ -32,7 +32,4 @@ def evaluate(
     from unidex.verbs.models import load_model
 
     scores = evaluate(load_model(model), read(data, reading), split=split, mode=mode)  # type: ignore[arg-type]
-    if as_json:
-        print_json(scores.as_dict())
-        return
-    print_scores(scores)
+    print_result(scores.as_dict(), as_json, lambda: print_scores(scores))

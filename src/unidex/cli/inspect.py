@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from unidex.cli.output import print_json, print_table, print_text
-from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.cli.output import print_result, print_table, print_text
+from unidex.cli.shared_options import Data, Json, picture, reads_data
 from unidex.data.read_options import ReadOptions
 
 
@@ -17,9 +17,7 @@ def inspect(
     data: Data,
     reading: ReadOptions,
     as_json: Json = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the label-frequency curve (.png, .svg, .pdf).")
-    ] = None,
+    plot: Annotated[Path | None, picture("Draw the label-frequency curve")] = None,
     examples: Annotated[int, typer.Option("--examples", min=0, help="How many example texts to show.")] = 3,
 ) -> None:
     """Show the contents of a data set, and problems in it.
@@ -34,10 +32,7 @@ def inspect(
     from unidex.verbs.inspect import inspect
 
     found = inspect(data, num_examples=examples, plot=plot, reading=reading)
-    if as_json:
-        print_json(found)
-        return
-    _print(found)
+    print_result(found, as_json, lambda: _print(found))
 
 
 def _print(found: dict[str, Any]) -> None:

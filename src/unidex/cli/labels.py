@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unidex.cli.help_texts import add_verb
-from unidex.cli.output import print_json, print_table, print_text
-from unidex.cli.shared_options import Json, ModelFolder, NewFolder, PairsFile, reads_data
+from unidex.cli.output import print_json, print_result, print_table, print_text
+from unidex.cli.shared_options import Json, ModelFolder, NewFolder, PairsFile, picture, reads_data
 from unidex.data.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from unidex.verbs.labels import LabelRow
+    from unidex.model.label_set import LabelRow
 
 app = typer.Typer(
     no_args_is_help=True, help="List, add, remove, rename and teach the labels of a model; find similar labels."
@@ -71,10 +71,8 @@ def add(
     from unidex.verbs.labels import add_labels
 
     added = add_labels(model, texts or [], file)
-    if as_json:
-        print_json({"added": _plain(added)})
-        return
-    print_table(("label", "uid", "id"), [(row.text, row.uid, row.id) for row in added])
+    rows = [(row.text, row.uid, row.id) for row in added]
+    print_result({"added": _plain(added)}, as_json, lambda: print_table(("label", "uid", "id"), rows))
 
 
 def remove(
@@ -89,10 +87,8 @@ def remove(
     from unidex.verbs.labels import remove_labels
 
     removed = remove_labels(model, uids)
-    if as_json:
-        print_json({"removed": _plain(removed)})
-        return
-    print_text(f"removed {len(removed)}: {', '.join(row.uid for row in removed)}")
+    line = f"removed {len(removed)}: {', '.join(row.uid for row in removed)}"
+    print_result({"removed": _plain(removed)}, as_json, line)
 
 
 def rename(
@@ -108,10 +104,7 @@ def rename(
     from unidex.verbs.labels import rename_label
 
     renamed = rename_label(model, uid, text)
-    if as_json:
-        print_json({"renamed": _plain(renamed)})
-        return
-    print_text(f"renamed {renamed.uid}: {renamed.text}")
+    print_result({"renamed": _plain(renamed)}, as_json, f"renamed {renamed.uid}: {renamed.text}")
 
 
 def teach(model: ModelFolder, pairs: PairsFile, out: NewFolder = None, as_json: Json = False) -> None:
@@ -130,12 +123,11 @@ def teach(model: ModelFolder, pairs: PairsFile, out: NewFolder = None, as_json: 
     from unidex.verbs.labels import teach_labels
 
     done = teach_labels(model, pairs, out)
-    if as_json:
-        print_json(done)
-        return
-    print_text(
+    print_result(
+        done,
+        as_json,
         f"{done['model']}: {done['num_labels']:,} labels taught with {done['num_pairs']:,} pairs of "
-        f"{done['num_texts']:,} texts, against {done['num_replayed']:,} others"
+        f"{done['num_texts']:,} texts, against {done['num_replayed']:,} others",
     )
 
 
@@ -150,9 +142,7 @@ def similar(
     ],
     reading: ReadOptions,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of similar labels.")] = 10,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw them around the label (.png, .svg, .pdf).")
-    ] = None,
+    plot: Annotated[Path | None, picture("Draw them around the label")] = None,
     as_json: Json = False,
 ) -> None:
     """Show the labels similar to a label.
@@ -165,10 +155,7 @@ def similar(
     from unidex.verbs.labels import find_similar
 
     found = find_similar(source, label, k, plot=plot, reading=reading)
-    if as_json:
-        print_json(found)
-        return
-    _print_similar(found)
+    print_result(found, as_json, lambda: _print_similar(found))
 
 
 def _print_similar(found: dict[str, Any]) -> None:
@@ -199,9 +186,6 @@ def _plain(rows: list[LabelRow] | LabelRow) -> Any:
 
 
 add_verb(app, "list", list_labels)
-add_verb(app, "add", add)
-add_verb(app, "remove", remove)
-add_verb(app, "rename", rename)
-add_verb(app, "teach", teach)
-add_verb(app, "similar", similar)
+for verb in (add, remove, rename, teach, similar):
+    add_verb(app, verb.__name__, verb)
 add_verb(app, "neighbours", similar, hidden=True)  # the former name, for one release

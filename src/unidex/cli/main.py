@@ -13,25 +13,23 @@ from typing import Annotated
 import typer
 
 from unidex import __version__
-from unidex.cli import (
-    augment,
-    calibrate,
-    compare,
-    convert,
-    evaluate,
-    explain,
-    inspect,
-    labels,
-    predict,
-    recipes,
-    remember,
-    report,
-    score,
-    serve,
-    train,
-)
+from unidex.cli.augment import augment
+from unidex.cli.calibrate import calibrate
+from unidex.cli.compare import compare
+from unidex.cli.convert import convert
+from unidex.cli.evaluate import evaluate
+from unidex.cli.explain import explain
 from unidex.cli.help_texts import add_verb
+from unidex.cli.inspect import inspect
+from unidex.cli.labels import app as labels_app
 from unidex.cli.output import ReaderLeftError, install_logging, install_progress
+from unidex.cli.predict import predict
+from unidex.cli.recipes import config, recipes
+from unidex.cli.remember import remember
+from unidex.cli.report import report
+from unidex.cli.score import score
+from unidex.cli.serve import serve
+from unidex.cli.train import train
 from unidex.errors import UnidexError
 
 app = typer.Typer(
@@ -48,22 +46,12 @@ app = typer.Typer(
 )
 
 
-add_verb(app, "inspect", inspect.inspect)
-add_verb(app, "convert", convert.convert)
-add_verb(app, "augment", augment.augment)
-add_verb(app, "train", train.train)
-add_verb(app, "predict", predict.predict)
-add_verb(app, "explain", explain.explain)
-add_verb(app, "evaluate", evaluate.evaluate)
-add_verb(app, "calibrate", calibrate.calibrate)
-add_verb(app, "score", score.score)
-add_verb(app, "compare", compare.compare)
-add_verb(app, "report", report.report)
-add_verb(app, "remember", remember.remember)
-add_verb(app, "serve", serve.serve)
-add_verb(app, "recipes", recipes.recipes)
-add_verb(app, "config", recipes.config)
-app.add_typer(labels.app, name="labels")
+for verb in (
+    *(inspect, convert, augment, train, predict, explain, evaluate, calibrate),
+    *(score, compare, report, remember, serve, recipes, config),
+):
+    add_verb(app, verb.__name__, verb)
+app.add_typer(labels_app, name="labels")
 
 
 def _version(wanted: bool) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,16 @@ class ReaderLeftError(Exception):
 def print_json(value: Any) -> None:
     """Print one JSON document, or one line of JSON lines."""
     print_text(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def print_result(value: Any, as_json: bool, shown: str | Callable[[], None]) -> None:
+    """Print a result as JSON, or for a person: one line, or what a function prints."""
+    if as_json:
+        print_json(value)
+    elif isinstance(shown, str):
+        print_text(shown)
+    else:
+        shown()
 
 
 def print_text(text: str = "") -> None:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from unidex.cli.output import print_json, print_table, print_text
-from unidex.cli.shared_options import Json
+from unidex.cli.output import print_result, print_table
+from unidex.cli.shared_options import Json, Settings
 
 
 def recipes(as_json: Json = False) -> None:
@@ -15,28 +15,19 @@ def recipes(as_json: Json = False) -> None:
     from unidex.verbs.recipes import list_recipes
 
     found = list_recipes()
-    if as_json:
-        print_json(found)
-        return
-    print_table(("recipe", "system"), list(found.items()))
+    print_result(found, as_json, lambda: print_table(("recipe", "system"), list(found.items())))
 
 
 def config(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe or a TOML file.")] = "auto",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting. Repeatable.")
-    ] = None,
+    settings: Settings = None,
     as_json: Json = False,
 ) -> None:
     """Print a recipe with every setting and its meaning, as TOML that --recipe can read.
 
     Examples: unidex config unidec > mine.toml; unidex config unidec --set encoder.kind=transformer
     """
-    from unidex.verbs.recipes import commented_toml, load
+    from unidex.verbs.recipes import commented_toml, load_checked
 
-    chosen = load(recipe, settings or [])
-    if as_json:
-        print_json(chosen.model_dump())
-        return
-    for line in commented_toml(chosen):
-        print_text(line)
+    chosen = load_checked(recipe, settings or [])
+    print_result(chosen.model_dump(), as_json, "\n".join(commented_toml(chosen)))

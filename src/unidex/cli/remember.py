@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from unidex.cli.output import print_json, print_text
+from unidex.cli.output import print_result
 from unidex.cli.shared_options import Json, ModelFolder, NewFolder, PairsFile
 
 
-def remember(
-    model: ModelFolder,
-    pairs: PairsFile,
-    out: NewFolder = None,
-    as_json: Json = False,
-) -> None:
+def remember(model: ModelFolder, pairs: PairsFile, out: NewFolder = None, as_json: Json = False) -> None:
     """Add texts with known labels to the kNN part of a model, without training.
 
     The kNN part gives a text the labels of the train texts that are nearest to it. A remembered text counts as a train
@@ -32,10 +27,9 @@ def remember(
     from unidex.verbs.remember import remember
 
     done = remember(model, pairs, out)
-    if as_json:
-        print_json(done)
-        return
-    print_text(
+    print_result(
+        done,
+        as_json,
         f"{done['model']}: {done['num_texts']:,} texts of {done['num_labels']:,} labels remembered, "
-        f"{done['total']:,} texts in all"
+        f"{done['total']:,} texts in all",
     )

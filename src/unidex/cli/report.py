@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from unidex.cli.compare import Device, NumTexts, Texts, print_compared
-from unidex.cli.shared_options import Json, reads_data
+from unidex.cli.compare import NumTexts, Texts, print_compared
+from unidex.cli.shared_options import Device, Json, reads_data
 from unidex.data.read_options import ReadOptions
 
 

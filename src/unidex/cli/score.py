@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unidex.cli.output import print_json, print_table
+from unidex.cli.output import print_result, print_table
 from unidex.cli.shared_options import Data, Json, reads_data
 from unidex.data.read_options import ReadOptions
 
@@ -42,10 +42,7 @@ def score(
     from unidex.verbs.score import score_predictions
 
     results = score_predictions(predictions, read(data, reading), split=split, use_filter=not no_filter)
-    if as_json:
-        print_json(results.as_dict())
-        return
-    print_scores(results)
+    print_result(results.as_dict(), as_json, lambda: print_scores(results))
 
 
 def print_scores(scores: Scores) -> None:

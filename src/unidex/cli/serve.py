@@ -49,9 +49,8 @@ def serve(
     missing = [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]
     if missing:
         raise MissingExtraError("serve", "serve")
-    from unidex.server.limits import Limits
     from unidex.server.runner import run
-    from unidex.server.settings import Settings
+    from unidex.server.settings import Limits, Settings
 
     limits = Limits(text_length=text_length, texts=texts, body=body, k=k, concurrent=concurrent)
     settings = Settings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,89 +23,86 @@ PairsFile = Annotated[
 NewFolder = Annotated[
     Path | None, typer.Option("--out", metavar="NEW", help="A new model folder to write; default: MODEL itself.")
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting (unidex config RECIPE). Repeatable."),
+]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, ... or auto.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
-_PANEL = "Reading DATA"
-_DEFAULTS = ReadOptions()
+
+def picture(what: str) -> Any:
+    """The option of a picture."""
+    return typer.Option("--plot", metavar="FILE", help=f"{what} (.png, .svg, .pdf).")
 
 
-def _option(kind: Any, name: str, help_text: str, **more: Any) -> Any:
-    return Annotated[kind, typer.Option(name, help=help_text, rich_help_panel=_PANEL, **more)]
+def flag(name: str, default: Any, meaning: str, kind: Any, **more: Any) -> tuple[Any, Any]:
+    """The annotation and the default of a flag for `with_flags`."""
+    return Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", help=meaning, **more)], default
 
 
-# flag -> (annotation, default); the flags become one ReadOptions.
-_READING: dict[str, tuple[Any, Any]] = {
-    "format": (
-        _option(
-            str | None,
-            "--format",
+_READING = {
+    name: flag(name, default, meaning, kind, metavar=metavar, rich_help_panel="Reading DATA")
+    for name, kind, default, metavar, meaning in (
+        (
+            *("format", str | None, None, "NAME"),
             "Format of DATA: unidex, xc-raw, dexml, pecos, xclib, bag-of-words, libmultilabel or table; "
             "default: detected (docs/reference/data-formats.md).",
-            metavar="NAME",
         ),
-        None,
-    ),
-    "text": (
-        _option(str, "--text", "Fields to use as the text, if there are several: title, content or title+content."),
-        _DEFAULTS.text,
-    ),
-    "column": (
-        _option(
-            list[str] | None,
-            "--column",
+        (
+            *("text", str, ReadOptions().text, None),
+            "Fields to use as the text, if there are several: title, content or title+content.",
+        ),
+        (
+            *("column", list[str] | None, None, "ROLE=NAME"),
             f"The role of a column of a table ({', '.join(ROLES)}), and the name of the column. Repeatable.",
-            metavar="ROLE=NAME",
         ),
-        None,
-    ),
-    "separator": (
-        _option(
-            str | None,
-            "--separator",
+        (
+            *("separator", str | None, None, None),
             "Separator of labels in one cell of a table, such as ';'; default: guessed.",
         ),
-        None,
-    ),
-    "test": (_option(Path | None, "--test", "A file of test texts, if DATA is one file.", metavar="FILE"), None),
-    "labels": (
-        _option(Path | None, "--labels", "A table of labels (uid and text), if DATA is a table.", metavar="FILE"),
-        None,
-    ),
-    "test_fraction": (
-        _option(float, "--test-fraction", "Share of the rows to use as test texts, if a table has none."),
-        _DEFAULTS.test_fraction,
-    ),
-    "split_seed": (_option(int, "--split-seed", "Seed of that split."), _DEFAULTS.split_seed),
-    "propensity_a": (
-        _option(float | None, "--propensity-a", "Propensity constant A; default: from dataset.json, or 0.55."),
-        None,
-    ),
-    "propensity_b": (
-        _option(float | None, "--propensity-b", "Propensity constant B; default: from dataset.json, or 1.5."),
-        None,
-    ),
+        ("test", Path | None, None, "FILE", "A file of test texts, if DATA is one file."),
+        ("labels", Path | None, None, "FILE", "A table of labels (uid and text), if DATA is a table."),
+        (
+            *("test_fraction", float, ReadOptions().test_fraction, None),
+            "Share of the rows to use as test texts, if a table has none.",
+        ),
+        ("split_seed", int, ReadOptions().split_seed, None, "Seed of that split."),
+        ("propensity_a", float | None, None, None, "Propensity constant A; default: from dataset.json, or 0.55."),
+        ("propensity_b", float | None, None, None, "Propensity constant B; default: from dataset.json, or 1.5."),
+    )
 }
 
 
-def reads_data(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the flags for reading DATA; it receives them as one argument ``reading: ReadOptions``."""
-    own = inspect.signature(verb, eval_str=True)
-    kept = [parameter for name, parameter in own.parameters.items() if name != "reading"]
-    flags = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _READING.items()
-    ]
+def with_flags(
+    flags: Mapping[str, tuple[Any, Any]], into: str, join: Callable[[dict[str, Any]], Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb flags (name -> annotation and default), which it receives joined into one argument."""
 
-    @functools.wraps(verb)
-    def with_flags(**given: Any) -> None:
-        read = {name: given.pop(name) for name in _READING}
-        verb(reading=ReadOptions(columns=_columns(read.pop("column")), **read), **given)
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(verb, eval_str=True)
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in flags.items()
+        ]
+        kept = [parameter for name, parameter in own.parameters.items() if name != into]
+        parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept), *added]
 
-    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept]
-    with_flags.__signature__ = own.replace(parameters=[*keyword_only, *flags])  # type: ignore[attr-defined]
-    # Typer reads the annotations too, and would find the unresolved ones of the verb.
-    with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in (*keyword_only, *flags)}
-    return with_flags
+        @functools.wraps(verb)
+        def joined(**given: Any) -> None:
+            values = {name: given.pop(name) for name in flags}
+            verb(**{into: join(values)}, **given)
+
+        joined.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        # Typer reads the annotations too, and would find the unresolved ones of the verb.
+        joined.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return joined
+
+    return decorate
+
+
+def _read_options(flags: dict[str, Any]) -> ReadOptions:
+    return ReadOptions(columns=_columns(flags.pop("column")), **flags)
 
 
 def _columns(given: list[str] | None) -> dict[str, str]:
@@ -116,3 +113,7 @@ def _columns(given: list[str] | None) -> dict[str, str]:
             raise DataError(f"--column must be ROLE=NAME, such as text=title, but is {item!r}")
         columns[role] = name
     return columns
+
+
+# The flags for reading DATA, as one argument ``reading: ReadOptions``.
+reads_data = with_flags(_READING, "reading", _read_options)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from unidex.cli.output import print_json, print_text
-from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.cli.shared_options import Data, Device, Json, Settings, reads_data
 from unidex.data.read_options import ReadOptions
 
 
@@ -18,12 +18,9 @@ def train(
     out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="The model folder to write.", show_default=False)],
     reading: ReadOptions,
     recipe: Annotated[str, typer.Option("--recipe", help="A recipe (unidex recipes) or a TOML file.")] = "auto",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting (unidex config RECIPE). Repeatable."),
-    ] = None,
+    settings: Settings = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same model.")] = 0,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, ... or auto.")] = "auto",
+    device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run with the same --out.")] = False,
     as_json: Json = False,
 ) -> None:

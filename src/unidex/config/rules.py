@@ -13,32 +13,25 @@ from typing import Any
 
 from unidex.config.capabilities import EncoderCapabilities
 from unidex.config.recipe import Config
+from unidex.config.section import Section
+from unidex.config.stages import is_of_network
 from unidex.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What rules ask: the recipe of a stage, and what is known of the run.
-
-    Attributes:
-        config: the recipe of the stage.
-        is_last: whether no other stage follows.
-        num_stages: stages of the recipe.
-        encoder: what the encoder can do; None where it is not loaded, and rules about it are left out.
-        num_processes: processes that train together.
-        has_label_texts: whether any label has a text.
-        device: where the network is.
-        has_folder: whether the run has a model folder.
-    """
+    """What rules ask: the recipe of a stage, and what is known of the run."""
 
     config: Config
-    is_last: bool = True
+    is_last: bool = True  # no other stage follows
     num_stages: int = 1
-    encoder: EncoderCapabilities | None = None
+    encoder: EncoderCapabilities | None = None  # None where it is not loaded, and rules about it are left out
     num_processes: int = 1
     has_label_texts: bool = True
     device: str = "cpu"
     has_folder: bool = True
+    stage: str = ""
+    last: Config | None = None  # the recipe of the last stage
 
     def value(self, name: str) -> Any:
         """The value of a setting (``section.key``) or of a fact."""
@@ -109,6 +102,7 @@ _FACTS: dict[str, tuple[str, Callable[[Facts], Any]]] = {
             not (facts.config.heads.classifier or facts.config.heads.projection or facts.config.loss.learn_temperature)
         ),
     ),
+    "other_network": ("settings of the network that differ between stages", lambda facts: _other_settings(facts)),
     "last_stage": ("the last stage", lambda facts: facts.is_last),
     "stages": ("several stages", lambda facts: facts.num_stages > 1),
     "processes": ("several processes", lambda facts: facts.num_processes > 1),
@@ -120,33 +114,23 @@ _FACTS: dict[str, tuple[str, Callable[[Facts], Any]]] = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A refused combination.
+    """A refused combination."""
 
-    Attributes:
-        when: the circumstances.
-        never: the conflicts.
-        reason: what must hold, and why.
-        remedy: what to do.
-    """
-
-    when: Mapping[str, Condition]
-    never: Mapping[str, Condition]
-    reason: str
+    when: Mapping[str, Condition]  # the circumstances
+    never: Mapping[str, Condition]  # the conflicts
+    reason: str  # what must hold, and why
     remedy: str
 
     def conflict(self, facts: Facts) -> str | None:
         """The first conflict of a recipe, or None."""
-        names = [*self.when, *self.never]
-        if facts.encoder is None and any(name.startswith("encoder_can.") for name in names):
-            names = [name for name in names if not name.startswith("encoder_can.")]
-            if not set(self.when) <= set(names):
-                return None
-        if not all(condition.holds(facts.value(name)) for name, condition in self.when.items()):
+
+        def holds(name: str, condition: Condition) -> bool:
+            is_known = facts.encoder is not None or not name.startswith("encoder_can.")
+            return is_known and condition.holds(facts.value(name))
+
+        if not all(holds(*circumstance) for circumstance in self.when.items()):
             return None
-        for name, condition in self.never.items():
-            if name in names and condition.holds(facts.value(name)):
-                return _found(name, facts)
-        return None
+        return next((_found(name, facts) for name, condition in self.never.items() if holds(name, condition)), None)
 
 
 _NO_TREE = "or set tree.levels=[]"
@@ -211,6 +195,12 @@ RULES = (
         "leave that out",
     ),
     Rule(
+        {"stages": YES},
+        {"other_network": YES},
+        "the network continues from stage to stage, so that its settings must be the same in all stages",
+        "set it outside of [[stages]]",
+    ),
+    Rule(
         {"predict.rank": is_("decision-tree")},
         {
             "train.validation": is_(0),
@@ -262,6 +252,20 @@ RULES = (
 )
 
 
+def _other_settings(facts: Facts) -> list[str]:
+    """The settings of the network that a stage has otherwise than the last one."""
+    can = facts.encoder
+    has_staged_dropout = can is None or can.has_staged_dropout
+    return [
+        f"{section}.{key} = {_toml(value)}"
+        for section, own in facts.config
+        if isinstance(own, Section) and facts.last is not None
+        for key, value in own
+        if value != getattr(getattr(facts.last, section), key)
+        and is_of_network(section, key, has_staged_dropout=has_staged_dropout)
+    ]
+
+
 def check(facts: Facts) -> None:
     """Refuse a recipe that breaks a rule."""
     for rule in RULES:
@@ -272,8 +276,9 @@ def check(facts: Facts) -> None:
 
 def check_rules(stages: Mapping[str, Config], **run: Any) -> None:
     """Refuse a recipe any of whose stages breaks a rule; ``run`` are further `Facts`."""
-    for number, config in enumerate(stages.values(), start=1):
-        check(Facts(config, is_last=number == len(stages), num_stages=len(stages), **run))
+    *_, last = stages.values()
+    for name, config in stages.items():
+        check(Facts(config, is_last=config is last, num_stages=len(stages), stage=name, last=last, **run))
 
 
 def rules_markdown() -> str:
@@ -308,6 +313,8 @@ def _found(name: str, facts: Facts) -> str:
     section, dot, key = name.partition(".")
     if name == "processes":
         return f"{facts.num_processes} processes"
+    if name == "other_network":
+        return f"{facts.value(name)[0]} in the stage {facts.stage!r} but not in the last"
     if not dot:
         return _FACTS[name][0]
     if section == "encoder_can":

@@ -141,14 +141,6 @@ class Dataset:
         """The same data set with other test texts."""
         return replace(self, test=test)
 
-    def train_validation(self, fraction: float = 0.1, seed: int = 0) -> tuple[Split, Split]:
-        """Train without a validation split, and that split; the same for the same seed.
-
-        Compute propensities and label frequencies from the whole of train, not from its parts.
-        """
-        train_rows, validation_rows = split_rows(len(self.train), fraction, seed)
-        return self.train.take(train_rows), self.train.take(validation_rows)
-
     def label_frequencies(self) -> NDArray[np.int64]:
         """Number of train texts that have each label, whatever the relevance."""
         return np.bincount(self.train.positives.indices, minlength=self.num_labels).astype(np.int64)

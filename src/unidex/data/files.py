@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from gzip import GzipFile
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
@@ -18,6 +21,8 @@ from unidex.errors import DataError, quoted
 
 CHUNK_BYTES = 1 << 17  # what is parsed from a piece still fits into the processor's cache: nearly twice as fast as 1 MB
 MAX_COLUMNS = 2**31 - 1
+_ROWS = 8192
+Fail = Callable[[str], DataError]  # makes the error of one line
 
 
 def chunks(file: Path) -> Iterator[tuple[int, bytes]]:
@@ -132,47 +137,71 @@ def text_lines(file: Path) -> Texts:
     return Texts.of(text for _, text in lines(file))
 
 
-def whole_number(token: str, what: str, file: Path, line: int) -> int:
+def whole_number(token: str, what: str, fail: Fail) -> int:
     """A token that must be a whole number >= 0."""
     # isascii: int() also takes digits of other scripts, signs, blanks and underscores.
     if not (token.isascii() and token.isdigit()) or len(token) > 18:
-        raise DataError(f"{what} must be a whole number >= 0, but is {quoted(token)}", file=file, line=line)
+        raise fail(f"{what} must be a whole number >= 0, but is {quoted(token)}")
     return int(token)
 
 
-def number_of_columns(token: str, what: str, file: Path) -> int:
-    """A number of labels or features in the header of a file; a mistake there must not take all memory."""
-    number = whole_number(token, what, file, 1)
-    if number > MAX_COLUMNS:
-        raise DataError(f"{what} must be at most {MAX_COLUMNS}, but is {number}", file=file, line=1)
-    return number
+def read_header(file: Path, header: str, *names: str) -> list[int]:
+    """The whole numbers of a first line: of rows, then of columns; a mistake there must not take all memory."""
+    fail: Fail = partial(DataError, file=file, line=1)
+    tokens = header.split()
+    if len(tokens) != len(names):
+        raise fail(f"the first line must be '{' '.join(names)}', but is {quoted(header)}")
+    numbers = [whole_number(token, f"the number of {name}", fail) for token, name in zip(tokens, names, strict=True)]
+    for number, name in zip(numbers[1:], names[1:], strict=True):
+        if number > MAX_COLUMNS:
+            raise fail(f"the number of {name} must be at most {MAX_COLUMNS}, but is {number}")
+    return numbers
+
+
+def counted_rows(numbered: Iterator[tuple[int, str]], num_rows: int, file: Path) -> Iterator[tuple[str, Fail]]:
+    """The rows behind a header, each with its error; there must be as many as the header says."""
+    found = 0
+    for number, line in numbered:
+        fail: Fail = partial(DataError, file=file, line=number)
+        if found < num_rows:
+            found += 1
+            yield line, fail
+        elif line.strip():
+            raise fail(f"the header names {num_rows} rows, but there are more")
+    if found != num_rows:
+        raise DataError(f"the header names {num_rows} rows, but the file has {found}", file=file, line=found + 1)
 
 
 def read_filter_pairs(file: Path, num_rows: int, num_labels: int) -> sparse.csr_array:
     """Pairs "row label", one per line; an empty or missing file is no pairs."""
     if not file.exists() or file.stat().st_size == 0:
         return sparse.csr_array((num_rows, num_labels), dtype=bool)
-    rows: list[int] = []
-    labels: list[int] = []
+    pairs: list[tuple[int, int]] = []
     for number, line in lines(file):
+        fail: Fail = partial(DataError, file=file, line=number)
         tokens = line.split()
         if not tokens:
             continue
         if len(tokens) != 2:
-            raise DataError(f"a filter pair must be 'row label', but is {quoted(line)}", file=file, line=number)
-        row = whole_number(tokens[0], "the row of a filter pair", file, number)
-        label = whole_number(tokens[1], "the label of a filter pair", file, number)
+            raise fail(f"a filter pair must be 'row label', but is {quoted(line)}")
+        row = whole_number(tokens[0], "the row of a filter pair", fail)
+        label = whole_number(tokens[1], "the label of a filter pair", fail)
         if row >= num_rows or label >= num_labels:
-            raise DataError(
+            raise fail(
                 f"a filter pair must have a row below {num_rows} and a label below {num_labels}, but is {row} {label}; "
-                "is this the filter file of another data set?",
-                file=file,
-                line=number,
+                "is this the filter file of another data set?"
             )
-        rows.append(row)
-        labels.append(label)
-    values = np.ones(len(rows), dtype=bool)
+        pairs.append((row, label))
+    rows, labels = zip(*pairs, strict=True) if pairs else ((), ())
+    values = np.ones(len(pairs), dtype=bool)
     return sparse.csr_array((values, (rows, labels)), shape=(num_rows, num_labels))
+
+
+def write_json_lines(out: IO[bytes] | GzipFile, rows: Iterator[Any]) -> None:
+    """Write rows as JSON lines, some thousand at a time."""
+    encode_lines = msgspec.json.Encoder().encode_lines
+    while block := list(islice(rows, _ROWS)):
+        out.write(encode_lines(block))
 
 
 def write_filter_pairs(file: Path, pairs: sparse.csr_array) -> None:
@@ -226,49 +255,45 @@ def check_indices(matrix: Any) -> None:
 
 def _read_sparse_text(file: Path) -> sparse.csr_array:
     numbered = lines(file)
-    _, header = next(numbered)
-    tokens = header.split()
-    if len(tokens) != 2:
-        raise DataError(f"the first line must be 'rows columns', but is {quoted(header)}", file=file, line=1)
-    num_rows = whole_number(tokens[0], "the number of rows", file, 1)
-    num_columns = number_of_columns(tokens[1], "the number of columns", file)
-    columns: list[int] = []
-    values: list[float] = []
-    ends: list[int] = [0]
-    for number, line in numbered:
-        if len(ends) > num_rows:
-            if line.strip():
-                raise DataError(f"the header names {num_rows} rows, but there are more", file=file, line=number)
-            continue
-        parse_pairs(line.split(), num_columns, columns, values, file, number)
-        ends.append(len(columns))
-    if len(ends) != num_rows + 1:
-        raise DataError(
-            f"the header names {num_rows} rows, but the file has {len(ends) - 1}", file=file, line=len(ends)
-        )
-    data = single(values)
-    indptr = np.array(ends, dtype=np.int64)
-    check_finite(data, indptr, file, header_lines=1)
-    return sparse.csr_array((data, np.array(columns, dtype=np.int64), indptr), shape=(num_rows, num_columns))
+    num_rows, num_columns = read_header(file, next(numbered)[1], "rows", "columns")
+    entries = SparseEntries(num_columns)
+    for line, fail in counted_rows(numbered, num_rows, file):
+        entries.add(line.split(), fail)
+    return entries.matrix(file, header_lines=1)
 
 
-def parse_pairs(
-    tokens: Iterable[str], num_columns: int, columns: list[int], values: list[float], file: Path, line: int
-) -> None:
-    """Append "column:value" tokens of one row to ``columns`` and ``values``."""
-    for token in tokens:
-        column, colon, value = token.partition(":")
-        if not colon:
-            raise DataError(f"an entry must be 'column:value', but is {quoted(token)}", file=file, line=line)
-        index = whole_number(column, "a column", file, line)
-        if index >= num_columns:
-            raise DataError(f"a column must be below {num_columns}, but is {index}", file=file, line=line)
-        try:
-            # float() also takes digits of other scripts, blanks and underscores.
-            values.append(float(value if value.isascii() and "_" not in value else "not a number"))
-        except ValueError:
-            raise DataError(f"a value must be a number, but is {quoted(value)}", file=file, line=line) from None
-        columns.append(index)
+class SparseEntries:
+    """Collects "column:value" entries, row by row."""
+
+    def __init__(self, num_columns: int) -> None:
+        self._num_columns = num_columns
+        self._columns: list[int] = []
+        self._values: list[float] = []
+        self._ends = [0]
+
+    def add(self, tokens: Iterable[str], fail: Fail) -> None:
+        """Add one row."""
+        for token in tokens:
+            column, colon, value = token.partition(":")
+            if not colon:
+                raise fail(f"an entry must be 'column:value', but is {quoted(token)}")
+            index = whole_number(column, "a column", fail)
+            if index >= self._num_columns:
+                raise fail(f"a column must be below {self._num_columns}, but is {index}")
+            try:
+                # float() also takes digits of other scripts, blanks and underscores.
+                self._values.append(float(value if value.isascii() and "_" not in value else "not a number"))
+            except ValueError:
+                raise fail(f"a value must be a number, but is {quoted(value)}") from None
+            self._columns.append(index)
+        self._ends.append(len(self._columns))
+
+    def matrix(self, file: Path, *, header_lines: int) -> sparse.csr_array:
+        """All rows; a value that is not finite is refused with its line."""
+        values = single(self._values)
+        check_finite(values, np.array(self._ends), file, header_lines=header_lines)
+        shape = (len(self._ends) - 1, self._num_columns)
+        return sparse.csr_array((values, np.array(self._columns, dtype=np.int64), np.array(self._ends)), shape=shape)
 
 
 def single(values: ArrayLike) -> NDArray[np.float32]:

@@ -47,7 +47,7 @@ def load() -> Dataset:
             shutil.rmtree(cache, ignore_errors=True)
     dataset = build(source)
     try:
-        formats.write(dataset, cache, native.NAME)
+        formats.write(dataset, cache, "unidex")
     except DataError as error:
         # Another process may have stored the same set in the meantime.
         if not native.detects(cache):

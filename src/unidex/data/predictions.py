@@ -12,6 +12,7 @@ Formats, by the end of the file's name:
 from __future__ import annotations
 
 from array import array
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.data.dataset import Dataset, Labels
-from unidex.data.files import lines, read_sparse, whole_number
+from unidex.data.files import Fail, lines, read_sparse, whole_number
 from unidex.errors import DataError, listed, quoted
 from unidex.topk import PADDING, TopK
 
@@ -44,15 +45,7 @@ def read_predictions(path: str | Path, dataset: Dataset, split: SplitName = "tes
 
     Places are ordered by score, ties by the lower label id. The order of the scores in the file is kept even where
     the single precision of TopK could not tell them apart; such a row gets its ranks, negated, as scores.
-
-    Args:
-        path: the file.
-        dataset: the data set that was predicted; gives the labels and the number of texts.
-        split: the split that was predicted.
-        k: keep the best k places of each text, None for all. Leave room for filter pairs, which are still inside.
-
-    Raises:
-        DataError: the file is not what it must be, with its line.
+    The best k places of each text are kept, or all. Leave room for filter pairs, which are still inside.
     """
     file = Path(path)
     if k is not None and k < 1:
@@ -112,10 +105,11 @@ def _from_ids(file: Path, num_rows: int, num_labels: int, k: int | None) -> TopK
 
 def _from_json(file: Path, num_rows: int, labels: Labels, k: int | None) -> TopK:
     decode = msgspec.json.Decoder(_Row).decode
-    label_id = _LabelIds(labels, file)
+    id_of = _LabelIds(labels)
     ids, scores, counts = array("q"), array("d"), array("q")
     blank = 0
     for number, line in lines(file):
+        fail: Fail = partial(DataError, file=file, line=number)
         if not line.strip():
             # A blank line is a text without a row unless it stands at the end.
             blank = blank or number
@@ -123,19 +117,14 @@ def _from_json(file: Path, num_rows: int, labels: Labels, k: int | None) -> TopK
         if blank:
             raise DataError('a line must be a JSON object, but is blank; write {"labels": []}', file=file, line=blank)
         if len(counts) == num_rows:
-            raise DataError(
-                f"there must be {num_rows} rows, one per text of the split, but there are more", file=file, line=number
-            )
+            raise fail(f"there must be {num_rows} rows, one per text of the split, but there are more")
         try:
             row = decode(line)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise DataError(
-                f"a line must be a JSON object with labels and perhaps scores, but cannot be read ({error})",
-                file=file,
-                line=number,
-            ) from None
-        ids.extend([label_id(item, number) for item in row.labels])
-        scores.extend(_scores(row, file, number))
+            rule = "a line must be a JSON object with labels and perhaps scores, but cannot be read"
+            raise fail(f"{rule} ({error})") from None
+        ids.extend([id_of(item, fail) for item in row.labels])
+        scores.extend(_scores(row, fail))
         counts.append(len(row.labels))
     if len(counts) != num_rows:
         raise DataError(_wrong_number(num_rows, len(counts)), file=file, line=max(len(counts), 1))
@@ -147,74 +136,54 @@ def _from_json(file: Path, num_rows: int, labels: Labels, k: int | None) -> TopK
 class _LabelIds:
     """The id a predicted label names: by number, by uid, or by an object with either."""
 
-    def __init__(self, labels: Labels, file: Path) -> None:
+    def __init__(self, labels: Labels) -> None:
         self._labels = labels
-        self._file = file
-        self._of_uid: dict[str, int] | None = None
+        self._of_uid = {} if labels.uids is None else {uid: label for label, uid in enumerate(labels.uids)}
 
-    def __call__(self, item: int | str | _Item, line: int) -> int:
+    def __call__(self, item: int | str | _Item, fail: Fail) -> int:
         if isinstance(item, int):
-            return self._number(item, line)
+            return self._number(item, fail)
         if isinstance(item, str):
-            return self._uid(item, line)
-        if item.id is None and item.uid is None:
-            raise DataError("a predicted label must have an id or a uid, but has neither", file=self._file, line=line)
-        by_uid = None if item.uid is None else self._uid(item.uid, line)
-        if item.id is None:
-            assert by_uid is not None
-            return by_uid
-        label = self._number(item.id, line)
-        if by_uid is not None and by_uid != label:
-            raise DataError(
-                f"id and uid must name one label, but id {label} is {quoted(self._labels.uid(label))} and the uid is "
-                f"{quoted(item.uid)}; were the labels renumbered since?",
-                file=self._file,
-                line=line,
+            return self._uid(item, fail)
+        named = [] if item.id is None else [self._number(item.id, fail)]
+        named += [] if item.uid is None else [self._uid(item.uid, fail)]
+        if not named:
+            raise fail("a predicted label must have an id or a uid, but has neither")
+        if named[0] != named[-1]:
+            raise fail(
+                f"id and uid must name one label, but id {item.id} is {quoted(self._labels.uid(named[0]))} and the uid "
+                f"is {quoted(item.uid)}; were the labels renumbered since?"
             )
-        return label
+        return named[0]
 
-    def _number(self, label: int, line: int) -> int:
+    def _number(self, label: int, fail: Fail) -> int:
         if not 0 <= label < len(self._labels):
-            raise DataError(_not_a_label(len(self._labels), label), file=self._file, line=line)
+            raise fail(_not_a_label(len(self._labels), label))
         return label
 
-    def _uid(self, uid: str, line: int) -> int:
+    def _uid(self, uid: str, fail: Fail) -> int:
         if self._labels.uids is None:
             # The uid of a label without one is its number.
-            return self._number(whole_number(uid, "a label of a data set without uids", self._file, line), line)
-        if self._of_uid is None:
-            self._of_uid = {known: label for label, known in enumerate(self._labels.uids)}
-        label = self._of_uid.get(uid)
-        if label is None:
-            raise DataError(
-                f"a predicted label must be one of the data set, but no label has the uid {quoted(uid)}",
-                file=self._file,
-                line=line,
-            )
-        return label
+            return self._number(whole_number(uid, "a label of a data set without uids", fail), fail)
+        if uid not in self._of_uid:
+            raise fail(f"a predicted label must be one of the data set, but no label has the uid {quoted(uid)}")
+        return self._of_uid[uid]
 
 
-def _scores(row: _Row, file: Path, line: int) -> list[float]:
+def _scores(row: _Row, fail: Fail) -> list[float]:
     """The scores of a row: listed, inside the labels, or by the order given."""
     inside = [item.score for item in row.labels if isinstance(item, _Item) and item.score is not None]
+    count = len(row.labels)
     if row.scores is not None:
         if inside:
-            raise DataError("scores must be listed or inside the labels, but are both", file=file, line=line)
-        if len(row.scores) != len(row.labels):
-            raise DataError(
-                f"there must be a score a label, but there are {len(row.labels)} labels and {len(row.scores)} scores",
-                file=file,
-                line=line,
-            )
+            raise fail("scores must be listed or inside the labels, but are both")
+        if len(row.scores) != count:
+            raise fail(f"there must be one score per label, but there are {count} labels and {len(row.scores)} scores")
         return row.scores
     if not inside:
-        return [-float(place) for place in range(len(row.labels))]
-    if len(inside) != len(row.labels):
-        raise DataError(
-            f"all labels of a text must have a score or none, but {len(inside)} of {len(row.labels)} have one",
-            file=file,
-            line=line,
-        )
+        return [-float(place) for place in range(count)]
+    if len(inside) != count:
+        raise fail(f"all labels of a text must have a score or none, but {len(inside)} of {count} have one")
     return inside
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal, get_args
@@ -58,15 +58,20 @@ class ReadOptions:
         >>> ReadOptions(text="title", columns={"text": "body"}).flags()
         ['--text', 'title', '--column', 'text=body']
         """
-        default = ReadOptions()
         words = []
-        for name in (option.name for option in fields(self)):
-            value = getattr(self, name)
+        for name, flag in self._given():
+            values = [getattr(self, name)]
             if name == "columns":
-                words += [word for role, column in value.items() for word in ("--column", f"{role}={column}")]
-            elif value != getattr(default, name):
-                words += [f"--{name.replace('_', '-')}", str(value)]
+                values = [f"{role}={column}" for role, column in self.columns.items()]
+            words += [word for value in values for word in (flag, str(value))]
         return words
+
+    def _given(self) -> Iterator[tuple[str, str]]:
+        """The fields that differ from their defaults, with their flags."""
+        default = ReadOptions()
+        for name in (option.name for option in fields(self)):
+            if getattr(self, name) != getattr(default, name):
+                yield name, "--column" if name == "columns" else f"--{name.replace('_', '-')}"
 
     def refuse_others(self, heeded: Collection[str], what: str) -> None:
         """An option that has no effect on what is read is a mistake, not silence.
@@ -75,8 +80,6 @@ class ReadOptions:
         Traceback (most recent call last):
         unidex.errors.DataError: --separator has no part in reading the format xc-raw; leave it out
         """
-        default = ReadOptions()
-        for name in (option.name for option in fields(self)):
-            if name not in heeded and getattr(self, name) != getattr(default, name):
-                flag = "column" if name == "columns" else name.replace("_", "-")
-                raise DataError(f"--{flag} has no part in reading {what}; leave it out")
+        for name, flag in self._given():
+            if name not in heeded:
+                raise DataError(f"{flag} has no part in reading {what}; leave it out")

@@ -101,16 +101,6 @@ def warnings_of(found: dict[str, Any]) -> list[str]:
     return warnings
 
 
-def frequency_curve(frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Train texts of each label, most frequent label first.
-
-    >>> frequency_curve(np.array([1, 5, 0])).tolist()
-    [5, 1, 0]
-    """
-    curve: NDArray[np.int64] = np.sort(frequencies)[::-1]
-    return curve
-
-
 def _words(texts: Texts) -> float:
     return _ratio(sum(len(text.split()) for text in texts), len(texts))
 

@@ -17,6 +17,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from unidex.config import Config
+from unidex.config import Encoder as Settings
 from unidex.config.capabilities import EncoderCapabilities
 from unidex.encoders.registry import RegisteredEncoder, check_any_features, register
 from unidex.features.cache import cached_transform
@@ -38,33 +39,17 @@ class BagEncoder(nn.Module):
 
     With ``spectral`` it is Astec's (DeepXML, arXiv 2111.06685): with s the sum, x = dropout(relu(s)) in place of unit
     length, and the layer is x + dropout(relu(W x + b)) with W held to spectral norm 1, from the identity.
-
-    Attributes:
-        dim: D.
-        table: the vectors of features, F x D.
-        cache: a folder where the rows of texts are stored between runs, or None.
     """
 
-    def __init__(
-        self,
-        features: FeatureExtractor,
-        dim: int,
-        *,
-        dropout: float = 0.0,
-        residual: bool = True,
-        spectral: bool = False,
-        layer_dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, features: FeatureExtractor, settings: Settings) -> None:
         super().__init__()
-        self.spectral, self.layer_dropout = spectral, layer_dropout
-        self.features = features
-        self.dim = dim
-        self.dropout = dropout
+        self.features, self.dim, self.spectral = features, settings.dim, settings.spectral
+        self.dropout, self.layer_dropout = settings.dropout, settings.layer_dropout
         self.cache: Path | None = None
-        self.table = RowTable(random_vectors(features.num_features, dim))
+        self.table = RowTable(random_vectors(features.num_features, self.dim))
         self.layer: nn.Linear | None = None
-        if residual:
-            self.layer = SpectralLinear(torch.eye(dim)) if spectral else small_linear(dim)
+        if settings.residual:
+            self.layer = SpectralLinear(torch.eye(self.dim)) if self.spectral else small_linear(self.dim)
         self.feature_weights_F: Tensor | None
         self.register_buffer("feature_weights_F", None)
 
@@ -73,7 +58,7 @@ class BagEncoder(nn.Module):
         """A bag of the features of these texts, with random vectors or with the vectors of encoder.path."""
         features = FeatureExtractor.fit(texts, label_texts, config.features)
         check_any_features(config, features.num_features)
-        encoder = cls._of(config, features)
+        encoder = cls(features, config.encoder)
         if config.encoder.path:
             initialise_from(encoder, config.encoder.path)
         return encoder
@@ -81,23 +66,11 @@ class BagEncoder(nn.Module):
     @classmethod
     def load(cls, config: Config, folder: Path) -> BagEncoder:
         """A bag of the features that ``save`` wrote, with random vectors."""
-        return cls._of(config, FeatureExtractor.load(folder))
-
-    @classmethod
-    def _of(cls, config: Config, features: FeatureExtractor) -> BagEncoder:
-        encoder = config.encoder
-        return cls(
-            features,
-            encoder.dim,
-            dropout=encoder.dropout,
-            residual=encoder.residual,
-            spectral=encoder.spectral,
-            layer_dropout=encoder.layer_dropout,
-        )
+        return cls(FeatureExtractor.load(folder), config.encoder)
 
     def twin(self, config: Config) -> BagEncoder:
         """An encoder of the same features with other random vectors, or with the same ones where they were given."""
-        own = self._of(config, self.features)
+        own = BagEncoder(self.features, config.encoder)
         if config.encoder.path:
             own.table.weight = self.table.weight.clone()
             own.load_state_dict(self.state_dict())
@@ -219,8 +192,7 @@ def _weighted(rows_NF: sparse.csr_array, weights_F: Tensor) -> sparse.csr_array:
 
 
 def _numbers(tensor: Tensor) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = tensor.detach().cpu().double().numpy()
-    return found
+    return tensor.detach().cpu().double().numpy()
 
 
 register(
@@ -229,6 +201,6 @@ register(
         build=BagEncoder.build,
         load=BagEncoder.load,
         must_match=("dim", "residual", "spectral"),
-        can=EncoderCapabilities(has_table=True, has_twin=True),
+        can=EncoderCapabilities(has_table=True, has_twin=True, has_staged_dropout=True),
     )
 )

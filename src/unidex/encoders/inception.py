@@ -55,14 +55,6 @@ class InceptionEncoder(nn.Module):
     With D = 300 there are 32 x 15 = 480 numbers. In training BatchNorm uses the texts of a step; in search the
     running mean and variance that it has learned, which are part of the state.
 
-    Args:
-        features: the vocabulary of words.
-        settings: dimension, number of words, dropout.
-
-    Attributes:
-        dim: dimension of the vectors of texts.
-        table: the vectors of words.
-
     References: InceptionXML (Kharbanda et al., SIGIR 2023, arXiv 2109.07319), section 3.
     """
 
@@ -186,7 +178,7 @@ class InceptionEncoder(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """A(X, Y) = gamma (X Y^T)(W X) + X, with W held to spectral norm 1 and gamma from 0: at first it changes nothing.
+    """A(X, Y) = gamma (X Y^T)(W X) + X, with W held to spectral norm 1 and gamma initially 0: it then changes nothing.
 
     Shapes: X and Y [N, R, C], W [R, R], gamma one number.
     """
@@ -244,6 +236,6 @@ register(
         build=InceptionEncoder.build,
         load=InceptionEncoder.load,
         must_match=("dim", "max_length"),
-        can=EncoderCapabilities(has_table=True, needs_whole_batch=True),
+        can=EncoderCapabilities(has_table=True, needs_whole_batch=True, has_staged_dropout=True),
     )
 )

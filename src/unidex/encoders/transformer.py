@@ -41,14 +41,8 @@ class TransformerEncoder(nn.Module):
 
     Attention runs in torch's fused kernel (sdpa) where the transformer has that; the library chooses it by itself.
 
-    Args:
-        model: a transformer of the transformers library.
-        tokenizer: its tokenizer, a fast one.
-        settings: pooling, length, precision.
-
-    Attributes:
-        dim: dimension of the vectors, the transformer's own.
-        cache: a folder where token ids are stored between runs, or None.
+    The tokenizer must be a fast one. ``dim`` is the transformer's own; ``cache`` is a folder where token ids are stored
+    between runs, or None.
     """
 
     def __init__(self, model: Any, tokenizer: Any, settings: Settings) -> None:
@@ -314,7 +308,7 @@ def _cutting(tokenizer: Any, max_length: int) -> Any:
 
 def _moved(array: NDArray[Any], device: torch.device) -> Tensor:
     tensor = torch.from_numpy(array)
-    # From pinned memory a copy is queued like any other work, and nobody waits for it.
+    # From pinned memory a copy is queued like any other work, and nothing waits for it.
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,49 +41,65 @@ _CHECKED_AT_ONCE = 1 << 22  # numbers checked in one step, so that a mapped file
 Vectors: TypeAlias = "NDArray[np.floating[Any]] | Tensor"
 
 
-class Index(Protocol):
+class Index(ABC):
     """Label vectors that can be searched. A label's id is the number of its row; it never changes.
 
     Laws: places are ordered by score, ties by the lower id; where there are fewer labels than places the rest is
-    padding (id -1, score -inf); a removed label is never returned and its id is never given to another.
+    padding (id -1, score -inf); a removed label is never returned and its id is never given to another. The vector of a
+    removed label stays, so that the ids of the others do not change.
+
+    Attributes:
+        kind: its name in a recipe and in a saved folder.
     """
 
+    kind: str
+
+    def __init__(self) -> None:
+        self._removed: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
     @classmethod
+    @abstractmethod
     def build(cls, vectors_LD: Vectors, **settings: Any) -> Self:
         """An index over these label vectors; ids are row numbers."""
-        ...
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """The index that ``save`` wrote."""
-        ...
+        folder = Path(folder)
+        manifest = read_manifest(folder, cls.kind)
+        index = cls._read(folder, manifest)
+        index._removed = check_ids(load_array(folder / "removed.npy", (None,)), manifest["num_ids"], "removed labels")
+        return index
 
     def save(self, folder: Path) -> None:
         """Write the index to a folder; an index that is there already is replaced."""
-        ...
+        manifest = {"kind": self.kind, "num_ids": self.num_ids, "dim": self.dim, **self._about()}
+        with saved_folder(folder, manifest) as new:
+            np.save(new / "removed.npy", self._removed)
+            self._write(new)
 
     @property
     def num_labels(self) -> int:
         """Number of labels that can be found, without the removed ones."""
-        ...
+        return self.num_ids - len(self._removed)
 
     @property
+    @abstractmethod
     def num_ids(self) -> int:
         """Number of ids given so far, removed labels included; the next added label gets this id."""
-        ...
 
     @property
+    @abstractmethod
     def dim(self) -> int:
-        """Numbers per vector."""
-        ...
+        """Numbers per label vector."""
+
+    @property
+    def query_dim(self) -> int:
+        """Numbers per text vector."""
+        return self.dim
 
     def search(
-        self,
-        queries_BD: Vectors,
-        k: int,
-        *,
-        allowed: ArrayLike | None = None,
-        forbidden: ArrayLike | None = None,
+        self, queries_BD: Vectors, k: int, *, allowed: ArrayLike | None = None, forbidden: ArrayLike | None = None
     ) -> TopK:
         """The k best labels of each text.
 
@@ -93,23 +109,56 @@ class Index(Protocol):
             allowed: ids of the only labels that may be returned; all where None.
             forbidden: ids of labels that are not returned.
         """
-        ...
+        check_k(k)
+        check_vectors(queries_BD, "text vectors", self.query_dim)
+        hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
+        return self._search(queries_BD, k, hidden, self.num_ids if hidden is None else int(np.count_nonzero(~hidden)))
 
+    @abstractmethod
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors of labels, one per row."""
-        ...
 
     def add(self, vectors: Vectors) -> NDArray[np.int64]:
         """Append labels; the result is their ids."""
-        ...
+        check_vectors(vectors, "label vectors", self.dim)
+        first = self.num_ids
+        self._append(vectors)
+        return np.arange(first, self.num_ids, dtype=np.int64)
 
     def remove(self, ids: ArrayLike) -> None:
         """Never return these labels again. The ids of the others do not change."""
-        ...
+        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
 
     def replace(self, ids: ArrayLike, vectors: Vectors) -> None:
         """Give labels other vectors, one per row; their ids stay, and a removed label stays removed."""
-        ...
+        chosen = check_replaced(ids, vectors, self.num_ids, self.dim)
+        if len(chosen):
+            self._move(chosen, vectors)
+
+    @classmethod
+    @abstractmethod
+    def _read(cls, folder: Path, manifest: dict[str, Any]) -> Self:
+        """The index in a folder, without its removed labels."""
+
+    @abstractmethod
+    def _write(self, folder: Path) -> None:
+        """Write everything but the manifest and the removed labels."""
+
+    def _about(self) -> dict[str, Any]:
+        """What the manifest says of this kind alone."""
+        return {"settings": {}}
+
+    @abstractmethod
+    def _search(self, queries_BD: Vectors, k: int, hidden: NDArray[np.bool_] | None, num_visible: int) -> TopK:
+        """The k best of the labels that are not hidden, of which there are ``num_visible``."""
+
+    @abstractmethod
+    def _append(self, vectors: Vectors) -> None:
+        """Store vectors of new labels, and make them searchable."""
+
+    @abstractmethod
+    def _move(self, ids: NDArray[np.int64], vectors: Vectors) -> None:
+        """Store other vectors for labels, at least one, and make them searchable by the new ones only."""
 
 
 def build(kind: str, vectors_LD: Vectors, **settings: Any) -> Index:
@@ -215,31 +264,6 @@ def check_replaced(ids: ArrayLike, vectors: Vectors, num_ids: int, dim: int) -> 
         again = found[counts > 1].tolist()
         raise ValueError(f"replaced labels must differ, but some come more than once: {listed(again)}; name each once")
     return given.astype(np.int64)
-
-
-class RemovableLabels(ABC):
-    """The part of an index that removes labels: their vectors stay, so that the ids of the others do not change."""
-
-    _removed: NDArray[np.int64]
-
-    @property
-    @abstractmethod
-    def num_ids(self) -> int:
-        """Number of ids given so far, removed labels included; the next added label gets this id."""
-
-    @property
-    def num_labels(self) -> int:
-        """Number of labels that can be found, without the removed ones."""
-        return self.num_ids - len(self._removed)
-
-    def remove(self, ids: ArrayLike) -> None:
-        """Never return these labels again."""
-        self._removed = np.union1d(self._removed, check_ids(ids, self.num_ids, "removed labels"))
-
-    @staticmethod
-    def load_removed(folder: Path, num_ids: int) -> NDArray[np.int64]:
-        """The removed labels of a saved index."""
-        return check_ids(load_array(folder / "removed.npy", (None,)), num_ids, "removed labels")
 
 
 def check_whole_numbers(kind: str, settings: Any, minimums: Mapping[str, int]) -> None:

@@ -81,10 +81,7 @@ class RunningTopK:
 def best_of_all(scores_BN: NDArray[np.float32], ids_N: NDArray[np.int64], k: int) -> TopK | None:
     """The k best of scores that are all there; None where so many are equal that ``RunningTopK`` is faster.
 
-    Args:
-        scores_BN: N is a multiple of ``GROUP``, a score of -inf is no label.
-        ids_N: ascending.
-        k: number of places.
+    N is a multiple of ``GROUP``, ids ascend, and a score of -inf is no label.
 
     >>> scores = np.full((1, 64), -np.inf, dtype=np.float32)
     >>> scores[0, :4] = [0.5, 0.9, 0.5, -0.1]

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -19,16 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from torch import Tensor
 
-from unidex.index.base import (
-    RemovableLabels,
-    Vectors,
-    check_k,
-    check_replaced,
-    check_vectors,
-    hidden_labels,
-    read_manifest,
-    saved_folder,
-)
+from unidex.index.base import Index, Vectors, check_k, check_vectors, hidden_labels
 from unidex.index.best_places import RunningTopK, best_of_all
 from unidex.nn.row_table import RowTable
 from unidex.sparse_rows import find_sorted
@@ -82,7 +73,7 @@ def search_exact(
     return _search([labels_LD], queries, k, hidden=hidden, excluded=excluded, device=where)
 
 
-class ExactIndex(RemovableLabels):
+class ExactIndex(Index):
     """Label vectors in memory, on a device or mapped from a file, searched exactly.
 
     >>> index = ExactIndex.build(np.eye(3, dtype=np.float32))
@@ -93,50 +84,44 @@ class ExactIndex(RemovableLabels):
     [[3, 1]]
     """
 
-    def __init__(self, parts: Sequence[Tensor], removed: NDArray[np.int64], *, shared: bool = True) -> None:
+    kind = "exact"
+
+    def __init__(self, vectors_LD: Tensor, *, shared: bool = True) -> None:
+        super().__init__()
         # The first part may be mapped from a file; labels that are added later are in the second, in memory.
-        self._parts = list(parts)
-        self._added = RowTable(self._parts[0].new_empty(0, self._parts[0].shape[1]))
-        self._removed = removed
+        self._parts = [vectors_LD]
+        self._added = RowTable(vectors_LD.new_empty(0, vectors_LD.shape[1]))
         self._shared = shared  # whether the caller may use the first part too, so that it must not be written to
 
     @classmethod
-    def build(cls, vectors_LD: Vectors, *, device: str | torch.device | None = None) -> Self:
+    def build(cls, vectors_LD: Vectors, *, device: str | torch.device | None = None) -> Self:  # type: ignore[override]
         """An index over these vectors, which are not copied where they are float32 on the device already."""
         check_vectors(vectors_LD, "label vectors")
-        return cls([as_tensor(vectors_LD).to(device)], np.empty(0, dtype=np.int64))
+        return cls(as_tensor(vectors_LD).to(device))
 
     @classmethod
-    def load(cls, folder: Path, *, device: str | torch.device | None = None) -> Self:
-        """The index that ``save`` wrote; its vectors are mapped, not read, unless they go to another device."""
-        folder = Path(folder)
-        manifest = read_manifest(folder, "exact")
+    def _read(cls, folder: Path, manifest: dict[str, Any]) -> Self:
+        """Vectors are mapped, copy-on-write: what is written to them stays in memory, and only the pages touched."""
         shape = (manifest["num_ids"], manifest["dim"])
         vectors = load_array(folder / "vectors.npy", shape, mapped=shape[0] > 0)
-        removed = cls.load_removed(folder, shape[0])
-        # The file is mapped copy-on-write: what is written to the vectors stays in memory, and only the pages touched.
-        return cls([as_tensor(vectors).to(device)], removed, shared=False)
+        return cls(as_tensor(vectors), shared=False)
 
-    def save(self, folder: Path) -> None:
-        """Write ``manifest.json``, ``vectors.npy`` and ``removed.npy``."""
+    def _write(self, folder: Path) -> None:
         shape = (self.num_ids, self.dim)
-        with saved_folder(folder, {"kind": "exact", "num_ids": shape[0], "dim": shape[1], "settings": {}}) as new:
-            np.save(new / "removed.npy", self._removed)
-            if shape[0] == 0:
-                np.save(new / "vectors.npy", np.empty(shape, dtype=np.float32))
-                return
-            file = np.lib.format.open_memmap(new / "vectors.npy", mode="w+", dtype=np.float32, shape=shape)
-            written = 0
-            for part in self._parts:
-                for start in range(0, len(part), LABELS_AT_ONCE):
-                    block = part[start : start + LABELS_AT_ONCE]
-                    file[written : written + len(block)] = block.cpu().numpy()
-                    written += len(block)
-            file.flush()
+        if shape[0] == 0:
+            np.save(folder / "vectors.npy", np.empty(shape, dtype=np.float32))
+            return
+        file = np.lib.format.open_memmap(folder / "vectors.npy", mode="w+", dtype=np.float32, shape=shape)
+        written = 0
+        for part in self._parts:
+            for block in torch.split(part, LABELS_AT_ONCE):
+                file[written : written + len(block)] = block.cpu().numpy()
+                written += len(block)
+        file.flush()
 
     @property
     def num_ids(self) -> int:
-        """Number of ids given so far, removed labels included; the next added label gets this id."""
+        """Over both parts."""
         return sum(len(part) for part in self._parts)
 
     @property
@@ -144,18 +129,8 @@ class ExactIndex(RemovableLabels):
         """Numbers per vector."""
         return self._parts[0].shape[1]
 
-    def search(
-        self,
-        queries_BD: Vectors,
-        k: int,
-        *,
-        allowed: ArrayLike | None = None,
-        forbidden: ArrayLike | None = None,
-        excluded: sparse.csr_array | None = None,
-    ) -> TopK:
-        """The k best labels of each text; ``excluded`` is B x num_ids, pairs that are not returned."""
-        hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
-        return _search(self._parts, queries_BD, k, hidden=hidden, excluded=excluded, device=self._parts[0].device)
+    def _search(self, queries_BD: Vectors, k: int, hidden: NDArray[np.bool_] | None, num_visible: int) -> TopK:
+        return _search(self._parts, queries_BD, k, hidden=hidden, excluded=None, device=self._parts[0].device)
 
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors of labels, one per row."""
@@ -168,18 +143,13 @@ class ExactIndex(RemovableLabels):
             first += len(part)
         return found
 
-    def add(self, vectors: Vectors) -> NDArray[np.int64]:
-        """Append labels; the result is their ids."""
-        check_vectors(vectors, "label vectors", self.dim)
-        first = self.num_ids
-        added = as_tensor(vectors).to(self._parts[0].device)
-        self._added.grow(added)
+    def _append(self, vectors: Vectors) -> None:
+        self._added.grow(as_tensor(vectors).to(self._parts[0].device))
         self._parts[1:] = [self._added.weight]
-        return np.arange(first, self.num_ids, dtype=np.int64)
 
-    def replace(self, ids: ArrayLike, vectors: Vectors) -> None:
-        """Give labels other vectors, one per row. Vectors that ``build`` was given are copied first, once."""
-        chosen = torch.from_numpy(check_replaced(ids, vectors, self.num_ids, self.dim))
+    def _move(self, ids: NDArray[np.int64], vectors: Vectors) -> None:
+        """Vectors that ``build`` was given are copied first, once."""
+        chosen = torch.from_numpy(ids)
         new_ND = as_tensor(vectors)
         first = 0
         for number, part in enumerate(self._parts):

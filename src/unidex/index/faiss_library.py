@@ -9,16 +9,16 @@ import importlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from unidex.index.base import RemovableLabels, Vectors, check_replaced, check_vectors
+from unidex.errors import ModelError
+from unidex.index.base import Index, Vectors
+from unidex.index.exact import search_exact
 from unidex.topk import TopK
-
-if TYPE_CHECKING:
-    pass
 
 
 def library() -> Any:
@@ -51,25 +51,20 @@ def stored_vectors(flat: Any) -> NDArray[np.float32]:
     return vectors_LD.reshape(flat.ntotal, flat.d)
 
 
-class StoredVectors(RemovableLabels):
-    """An index that keeps its vectors in a flat index of faiss, beside the structure that it searches."""
+class StoredVectors(Index):
+    """An index that keeps its vectors in a flat index of faiss, beside the structure that it searches.
+
+    Codes or links of a replaced vector stay in that structure; after many of them, it is built again.
+    """
 
     @property
     @abstractmethod
     def _stored(self) -> Any:
         """The flat index."""
 
-    @abstractmethod
-    def _append(self, vectors: Vectors) -> None:
-        """Store vectors of new labels, and make them searchable."""
-
-    @abstractmethod
-    def _move(self, ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
-        """Store other vectors for labels, at least one, and make them searchable by the new ones only."""
-
     @property
     def num_ids(self) -> int:
-        """Number of ids given so far, removed labels included; the next added label gets this id."""
+        """One per stored vector."""
         return int(self._stored.ntotal)
 
     @property
@@ -81,21 +76,24 @@ class StoredVectors(RemovableLabels):
         """The vectors of labels, one per row."""
         return stored_vectors(self._stored)[ids]
 
-    def add(self, vectors: Vectors) -> NDArray[np.int64]:
-        """Append labels; the result is their ids."""
-        check_vectors(vectors, "label vectors", self.dim)
-        first = self.num_ids
-        self._append(vectors)
-        return np.arange(first, self.num_ids, dtype=np.int64)
-
-    def replace(self, ids: ArrayLike, vectors: Vectors) -> None:
-        """Give labels other vectors, one per row. Old codes or links stay; after many, all are built again."""
-        chosen = check_replaced(ids, vectors, self.num_ids, self.dim)
-        if len(chosen):
-            self._move(chosen, as_array(vectors))
-
     def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:
-        from unidex.index.exact import search_exact
-
         forbidden = None if hidden is None else np.flatnonzero(hidden)
         return search_exact(queries, stored_vectors(self._stored), k, forbidden=forbidden)
+
+    def _fill_short(self, best: TopK, short_B: NDArray[np.bool_], queries: Any, hidden: Any) -> TopK:
+        """The same places, with an exact search in place of those of some texts."""
+        short = np.flatnonzero(short_B)
+        if short.size:
+            exact = self._search_exactly(queries[short], best.k, hidden)
+            best.ids[short], best.scores[short] = exact.ids, exact.scores
+        return best
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Turn what faiss, or a manifest of other settings, raises into an error that names the folder."""
+    try:
+        yield
+    except (RuntimeError, TypeError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ModelError(f"{folder} is not a whole index ({reason}); build the index again") from None

@@ -16,28 +16,17 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from unidex.errors import ModelError
-from unidex.index.base import (
-    Vectors,
-    check_k,
-    check_vectors,
-    check_whole_numbers,
-    hidden_labels,
-    read_manifest,
-    saved_folder,
-)
-from unidex.index.faiss_library import StoredVectors, as_array, library, stored_vectors, threads
+from unidex.index.base import Vectors, check_vectors, check_whole_numbers
+from unidex.index.faiss_library import StoredVectors, as_array, library, reading, stored_vectors, threads
 from unidex.index.point_labels import Points
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
-
-if TYPE_CHECKING:
-    pass
 
 CODED_FROM = 1 << 12  # labels; fewer are searched exactly, which is as quick
 LISTED_FROM = 1 << 16  # labels; fewer are one list
@@ -46,57 +35,47 @@ CANDIDATES_PER_PLACE = 6
 EXACT_BELOW = 0.05  # share of visible labels below which the best codes are mostly hidden ones
 LEARNED_PER_LIST, MIN_LEARNED = 40, 1 << 14  # labels that the lists and pieces are learned from
 MIN_PIECES, NUMBERS_PER_PIECE = 64, 4
-TEXTS_PER_SCAN = (
-    0x2222  # faiss scans the codes for 2 + 2 + 2 + 2 texts together; its own choice measured a sixth slower
-)
+# faiss scans the codes for 2 + 2 + 2 + 2 texts together; its own choice measured a sixth slower
+TEXTS_PER_SCAN = 0x2222
 ROWS_AT_ONCE = 1 << 16
 CANDIDATES_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
 class PqSettings:
-    """How the codes are made and searched.
+    """How the codes are made and searched."""
 
-    Attributes:
-        numbers_a_piece: numbers that share 4 bits; fewer of them, slower and higher recall. 0 is 4, or fewer where
-            vectors below 256 numbers would have less than 64 pieces.
-        lists: lists the labels are sorted into; 0 is 1 below 65,536 labels and about 1.5 sqrt(labels) from there on.
-        probes: lists searched per text; the switch between speed and recall where there are lists.
-        candidates: labels per text whose vectors are scored, at least 6 per place; 0 is 64, or 128 with lists.
-    """
-
+    # Numbers that share 4 bits; fewer of them, slower and higher recall. 0 is 4, or fewer where vectors below 256
+    # numbers would have less than 64 pieces.
     numbers_a_piece: int = 0
+    # Lists the labels are sorted into; 0 is 1 below 65,536 labels and about 1.5 sqrt(labels) from there on.
     lists: int = 0
-    probes: int = 64
-    candidates: int = 0
+    probes: int = 64  # lists searched per text; the switch between speed and recall where there are lists
+    candidates: int = 0  # labels per text whose vectors are scored, at least 6 per place; 0 is 64, or 128 with lists
 
     def __post_init__(self) -> None:
         check_whole_numbers("pq", self, {"numbers_a_piece": 0, "lists": 0, "probes": 1, "candidates": 0})
 
 
 class PqIndex(StoredVectors):
-    """Label vectors with a short code each.
+    """Label vectors with a short code each, searched approximately: see ``candidates`` and ``probes``.
+
+    Where hidden labels leave a text fewer than half of its candidates, it is searched exactly, so that places stay
+    empty only where there are too few labels.
 
     >>> index = PqIndex.build(np.eye(3, dtype=np.float32))
     >>> index.search(np.array([[0.1, 0.9, 0.2]], dtype=np.float32), k=2).ids.tolist()
     [[1, 2]]
     """
 
-    def __init__(
-        self,
-        flat: Any,
-        codes: Any,
-        points: Points,
-        settings: PqSettings,
-        learned_from: int,
-        removed: NDArray[np.int64],
-    ) -> None:
-        self._flat = flat
+    kind = "pq"
+
+    def __init__(self, flat: Any, codes: Any, points: Points, settings: PqSettings, learned_from: int) -> None:
+        super().__init__()
+        self._flat, self._settings = flat, settings
         self._codes = codes  # None while there are too few labels
         self._points = points  # whose code each is; a label whose vector was replaced has a later one
-        self._settings = settings
         self._learned_from = learned_from  # number of labels when the codes were learned
-        self._removed = removed
 
     @classmethod
     def build(cls, vectors_LD: Vectors, **settings: Any) -> Self:
@@ -104,27 +83,18 @@ class PqIndex(StoredVectors):
         chosen = PqSettings(**settings)
         check_vectors(vectors_LD, "label vectors")
         flat = library().IndexFlatIP(int(vectors_LD.shape[1]))
-        index = cls(flat, None, Points.of(0), chosen, 0, np.empty(0, dtype=np.int64))
+        index = cls(flat, None, Points.of(0), chosen, 0)
         index._append(vectors_LD)
         return index
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
-        """The index that ``save`` wrote."""
-        faiss = library()
-        folder = Path(folder)
-        manifest = read_manifest(folder, "pq")
+    def _read(cls, folder: Path, manifest: dict[str, Any]) -> Self:
         num_ids, dim = manifest["num_ids"], manifest["dim"]
-        vectors = load_array(folder / "vectors.npy", (num_ids, dim), mapped=num_ids > 0)
-        removed = cls.load_removed(folder, num_ids)
-        flat = faiss.IndexFlatIP(dim)
-        flat.add(as_array(vectors))
-        try:
+        flat = library().IndexFlatIP(dim)
+        flat.add(as_array(load_array(folder / "vectors.npy", (num_ids, dim), mapped=num_ids > 0)))
+        with reading(folder):
             settings, learned_from = PqSettings(**manifest["settings"]), int(manifest["learned_from"])
-            codes = faiss.read_index(str(folder / "codes.faiss")) if learned_from else None
-        except (RuntimeError, TypeError, KeyError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise ModelError(f"{folder} is not a whole index ({reason}); build the index again") from None
+            codes = library().read_index(str(folder / "codes.faiss")) if learned_from else None
         points = Points.read(folder, num_ids)
         size = len(points.labels_P), coded_width(dim, settings.numbers_a_piece)
         if codes is not None and (codes.ntotal, codes.d) != size:
@@ -132,40 +102,23 @@ class PqIndex(StoredVectors):
                 f"{folder / 'codes.faiss'} must hold codes of {size[0]} vectors of {size[1]} numbers as its manifest "
                 f"says, but holds {codes.ntotal} of {codes.d}; build the index again"
             )
-        return cls(flat, codes, points, settings, learned_from, removed)
+        return cls(flat, codes, points, settings, learned_from)
 
-    def save(self, folder: Path) -> None:
-        """Write ``manifest.json``, ``vectors.npy``, ``removed.npy``, and where there are some, codes and points."""
-        manifest = {"kind": "pq", "num_ids": self.num_ids, "dim": self.dim, "settings": asdict(self._settings)}
-        with saved_folder(folder, {**manifest, "learned_from": self._learned_from}) as new:
-            np.save(new / "vectors.npy", stored_vectors(self._flat))
-            np.save(new / "removed.npy", self._removed)
-            if self._codes is not None:
-                library().write_index(self._codes, str(new / "codes.faiss"))
-            self._points.write(new)
+    def _about(self) -> dict[str, Any]:
+        return {"settings": asdict(self._settings), "learned_from": self._learned_from}
+
+    def _write(self, folder: Path) -> None:
+        np.save(folder / "vectors.npy", stored_vectors(self._flat))
+        if self._codes is not None:
+            library().write_index(self._codes, str(folder / "codes.faiss"))
+        self._points.write(folder)
 
     @property
     def _stored(self) -> Any:
         return self._flat
 
-    def search(
-        self,
-        queries_BD: Vectors,
-        k: int,
-        *,
-        allowed: ArrayLike | None = None,
-        forbidden: ArrayLike | None = None,
-    ) -> TopK:
-        """The k best labels of each text, approximately: see ``candidates`` and ``probes``.
-
-        Where hidden labels leave a text fewer than half of its candidates, it is searched exactly, so that places stay
-        empty only where there are too few labels.
-        """
-        check_k(k)
-        check_vectors(queries_BD, "text vectors", self.dim)
+    def _search(self, queries_BD: Vectors, k: int, hidden: NDArray[np.bool_] | None, num_visible: int) -> TopK:
         queries = as_array(queries_BD)
-        hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
-        num_visible = self.num_ids if hidden is None else int(np.count_nonzero(~hidden))
         wanted = max(self._num_candidates(), CANDIDATES_PER_PLACE * k)
         if self._codes is None or num_visible <= max(wanted, EXACT_BELOW * self.num_ids) or len(queries) == 0:
             return self._search_exactly(queries, k, hidden)
@@ -184,8 +137,8 @@ class PqIndex(StoredVectors):
         self._points.add(len(vectors))
         self._code(np.arange(self.num_ids - len(vectors), self.num_ids))
 
-    def _move(self, ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
-        stored_vectors(self._flat)[ids] = vectors
+    def _move(self, ids: NDArray[np.int64], vectors: Vectors) -> None:
+        stored_vectors(self._flat)[ids] = as_array(vectors)
         if self._codes is not None:
             self._points.move(ids)
             self._code(ids)
@@ -236,11 +189,7 @@ class PqIndex(StoredVectors):
         if hidden is not None:
             ids_BC[hidden[ids_BC]] = -1
         best = self._scored(queries, ids_BC).first(k)
-        short = np.flatnonzero(np.count_nonzero(ids_BC >= 0, axis=1) < wanted / 2)
-        if short.size:
-            exact = self._search_exactly(queries[short], k, hidden)
-            best.ids[short], best.scores[short] = exact.ids, exact.scores
-        return best
+        return self._fill_short(best, np.count_nonzero(ids_BC >= 0, axis=1) < wanted / 2, queries, hidden)
 
     def _scored(self, queries: NDArray[np.float32], ids_BC: NDArray[np.int64]) -> TopK:
         """The candidates in order of their inner products with the texts; an id of -1 is none."""
@@ -253,10 +202,7 @@ class PqIndex(StoredVectors):
     def _padded(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """The vectors with as many zeros behind them as make whole pieces."""
         missing = coded_width(self.dim, self._settings.numbers_a_piece) - self.dim
-        if missing == 0:
-            return vectors
-        zeros = np.zeros((len(vectors), missing), dtype=np.float32)
-        return np.concatenate([vectors, zeros], axis=1)
+        return np.pad(vectors, ((0, 0), (0, missing))) if missing else vectors
 
 
 def chosen_lists(num_labels: int) -> int:

@@ -25,25 +25,19 @@ def search_shards(
 ) -> TopK:
     """The k best labels of each text over the labels of all processes; the same on each.
 
-    Args:
-        queries_BD: the vectors of the same texts on each process.
-        vectors_LD: the vectors of this process's labels, whose ids start at ``first``.
-        k: number of places.
-        first: id of this process's first label.
-        processes: all processes of the run.
-        excluded: pairs that are not returned, with a column for each label of all processes.
-        forbidden: ids of labels that are not returned.
+    Each process has the same texts and the vectors of its own labels, whose ids start at ``first``. Pairs that are
+    ``excluded`` have a column for each label of all processes.
     """
-    own = excluded
-    if own is not None and processes.size > 1:
-        own = own[:, first : first + len(vectors_LD)]
-        own.sort_indices()
     if processes.size == 1:
-        return search_exact(queries_BD, vectors_LD, k, excluded=own, forbidden=forbidden)
+        return search_exact(queries_BD, vectors_LD, k, excluded=excluded, forbidden=forbidden)
+    stop = first + len(vectors_LD)
+    if excluded is not None:
+        excluded = excluded[:, first:stop]
+        excluded.sort_indices()
     if forbidden is not None:
-        forbidden = forbidden[(forbidden >= first) & (forbidden < first + len(vectors_LD))] - first
+        forbidden = forbidden[(forbidden >= first) & (forbidden < stop)] - first
     if len(vectors_LD) and len(queries_BD):
-        found = search_exact(queries_BD, vectors_LD, k, excluded=own, forbidden=forbidden)
+        found = search_exact(queries_BD, vectors_LD, k, excluded=excluded, forbidden=forbidden)
     else:
         found = TopK(np.full((len(queries_BD), k), PADDING), np.full((len(queries_BD), k), -np.inf, dtype=np.float32))
     ids = torch.from_numpy(np.where(found.ids < 0, PADDING, found.ids + first)).to(queries_BD.device)

@@ -19,21 +19,11 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unidex.errors import ModelError
-from unidex.index.base import (
-    RemovableLabels,
-    Vectors,
-    check_ids,
-    check_k,
-    check_replaced,
-    check_vectors,
-    hidden_labels,
-    read_manifest,
-    saved_folder,
-)
+from unidex.index.base import Index, Vectors, check_ids, check_vectors
 from unidex.index.exact import WIDTH_MULTIPLE, as_tensor
 from unidex.nn.candidate_scores import NUMBERS_AT_ONCE, candidate_scores, is_dense
 from unidex.nn.label_tree import LabelTree
@@ -41,36 +31,31 @@ from unidex.storage.mapped import load_array
 from unidex.topk import PADDING, TopK
 
 
-class TreeIndex(RemovableLabels):
-    """Label vectors under a tree of clusters.
+class TreeIndex(Index):
+    """Label vectors under a tree of clusters; a search finds the best among the labels that a text's beam leads to.
+
+    Clusters without a label that may be returned are passed over. Where a beam has too few of them, the text is
+    searched with a beam of all clusters, so that places stay empty only for want of labels.
 
     >>> tree = LabelTree((np.array([0, 0, 1]),), (0,))
     >>> labels, clusters = np.array([[1.0], [2.0], [9.0]]), [torch.tensor([[3.0], [-3.0]])]
-    >>> index = TreeIndex.over(labels, tree=tree, clusters=clusters, beam=[1])
+    >>> index = TreeIndex.build(labels, tree=tree, clusters=clusters, beam=[1])
     >>> index.search(np.array([[1.0, 1.0]]), k=2).ids.tolist()
     [[1, 0]]
     """
 
+    kind = "tree"
+
     def __init__(
-        self,
-        vectors_LD: Tensor,
-        tree: LabelTree,
-        clusters: Sequence[Tensor],
-        beam: Sequence[int],
-        scale: float,
-        removed: NDArray[np.int64],
+        self, vectors_LD: Tensor, tree: LabelTree, clusters: Sequence[Tensor], beam: Sequence[int], scale: float
     ) -> None:
+        super().__init__()
         self.tree, self.clusters, self.beam, self.scale = tree, list(clusters), list(beam), scale
-        self._vectors, self._removed = vectors_LD, removed
+        self._vectors = vectors_LD
         self._children = [torch.from_numpy(children).to(vectors_LD.device) for children in tree.children]
 
     @classmethod
-    def build(cls, vectors_LD: Vectors, **settings: Any) -> Self:
-        """An index over these label vectors; ``settings`` are those of ``over``."""
-        return cls.over(vectors_LD, **settings)
-
-    @classmethod
-    def over(
+    def build(  # type: ignore[override]
         cls,
         vectors_LD: Vectors,
         *,
@@ -81,23 +66,16 @@ class TreeIndex(RemovableLabels):
     ) -> Self:
         """An index over these label vectors.
 
-        Args:
-            vectors_LD: one vector per label.
-            tree: which cluster each label is in.
-            clusters: per level, one vector per cluster.
-            beam: per level, the number of clusters that a text keeps.
-            scale: what inner products are multiplied by before they become probabilities.
+        Each level has one vector per cluster in ``clusters``, and in ``beam`` the number of clusters that a text keeps.
+        Inner products are multiplied by ``scale`` before they become probabilities.
         """
         check_vectors(vectors_LD, "label vectors")
         if len(vectors_LD) != tree.num_labels:
             raise ValueError(f"a tree of {tree.num_labels} labels must have as many vectors, but has {len(vectors_LD)}")
-        return cls(as_tensor(vectors_LD), tree, clusters, beam, scale, np.empty(0, dtype=np.int64))
+        return cls(as_tensor(vectors_LD), tree, clusters, beam, scale)
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
-        """The index that ``save`` wrote."""
-        folder = Path(folder)
-        manifest = read_manifest(folder, "tree")
+    def _read(cls, folder: Path, manifest: dict[str, Any]) -> Self:
         settings, num_ids = manifest["settings"], manifest["num_ids"]
         try:
             levels, beam, scale = tuple(settings["levels"]), list(settings["beam"]), float(settings["scale"])
@@ -114,64 +92,43 @@ class TreeIndex(RemovableLabels):
         if tree.num_clusters != tuple(len(part) for part in clusters):
             raise ModelError(f"{folder}: a tree must have one vector per cluster, but has not; build it again")
         vectors = load_array(folder / "vectors.npy", (num_ids, manifest["dim"]), mapped=num_ids > 0)
-        removed = cls.load_removed(folder, num_ids)
-        return cls(as_tensor(vectors), tree, clusters, beam, scale, removed)
+        return cls(as_tensor(vectors), tree, clusters, beam, scale)
 
-    def save(self, folder: Path) -> None:
-        """Write ``manifest.json``, ``vectors.npy``, ``removed.npy``, and of each level its clusters and parents."""
-        settings = {"levels": list(self.tree.levels), "beam": self.beam, "scale": self.scale}
-        with saved_folder(
-            folder, {"kind": "tree", "num_ids": self.num_ids, "dim": self.dim, "settings": settings}
-        ) as new:
-            np.save(new / "vectors.npy", self._vectors.cpu().numpy())
-            np.save(new / "removed.npy", self._removed)
-            for level, (parents, clusters) in enumerate(zip(self.tree.parents, self.clusters, strict=True)):
-                np.save(new / f"parents_{level}.npy", parents)
-                np.save(new / f"clusters_{level}.npy", clusters.cpu().numpy())
+    def _about(self) -> dict[str, Any]:
+        return {"settings": {"levels": list(self.tree.levels), "beam": self.beam, "scale": self.scale}}
+
+    def _write(self, folder: Path) -> None:
+        np.save(folder / "vectors.npy", self._vectors.cpu().numpy())
+        for level, (parents, clusters) in enumerate(zip(self.tree.parents, self.clusters, strict=True)):
+            np.save(folder / f"parents_{level}.npy", parents)
+            np.save(folder / f"clusters_{level}.npy", clusters.cpu().numpy())
 
     @property
     def num_ids(self) -> int:
-        """Number of ids given so far, removed labels included; the next added label gets this id."""
+        """One per label vector."""
         return len(self._vectors)
 
     @property
     def dim(self) -> int:
-        """Numbers per label vector; text vectors also have the numbers of all levels."""
+        """Numbers per label vector."""
         return self._vectors.shape[1]
 
     @property
     def query_dim(self) -> int:
-        """Numbers per text vector."""
+        """Numbers for labels, and for each level."""
         return self.dim + sum(part.shape[1] for part in self.clusters)
 
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors of labels, one per row."""
-        found: NDArray[np.float32] = self._vectors[torch.from_numpy(ids)].cpu().numpy()
-        return found
+        return self._vectors[torch.from_numpy(ids)].cpu().numpy()
 
     @torch.no_grad()
-    def search(
-        self,
-        queries_BD: Vectors,
-        k: int,
-        *,
-        allowed: ArrayLike | None = None,
-        forbidden: ArrayLike | None = None,
-    ) -> TopK:
-        """The k best labels of each text among those that its beam leads to; ties go to the lower id.
-
-        Clusters without a label that may be returned are passed over. Where a beam has too few of them, the text is
-        searched with a beam of all clusters, so that places stay empty only for want of labels.
-        """
-        check_k(k)
-        check_vectors(queries_BD, "text vectors", self.query_dim)
+    def _search(self, queries_BD: Vectors, k: int, hidden: NDArray[np.bool_] | None, num_visible: int) -> TopK:
         queries = as_tensor(queries_BD).to(self._vectors.device)
-        hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
-        num_visible = self.num_ids if hidden is None else int(np.count_nonzero(~hidden))
-        best = self._search(queries, k, hidden, self.beam)
+        best = self._search_beam(queries, k, hidden, self.beam)
         short = np.flatnonzero(np.count_nonzero(best.ids >= 0, axis=1) < min(k, num_visible))
         if short.size:
-            every = self._search(queries[torch.from_numpy(short)], k, hidden, self.tree.num_clusters)
+            every = self._search_beam(queries[torch.from_numpy(short)], k, hidden, self.tree.num_clusters)
             best.ids[short], best.scores[short] = every.ids, every.scores
         return best
 
@@ -183,13 +140,11 @@ class TreeIndex(RemovableLabels):
         parents_BK = torch.from_numpy(self.tree.parents[-1][ids_BK]).to(labels_BK.device)
         own_BK = torch.sigmoid(candidate_scores(of_labels, self._vectors, labels_BK) * self.scale)
         above_BK = torch.sigmoid(candidate_scores(of_levels[-1], self.clusters[-1], parents_BK) * self.scale)
-        found: NDArray[np.float32] = (own_BK * above_BK).cpu().numpy()
-        return found
+        return (own_BK * above_BK).cpu().numpy()
 
-    def add(self, vectors: Vectors) -> NDArray[np.int64]:
-        """Append labels, each to the cluster whose labels' mean direction is nearest; the result is their ids."""
-        check_vectors(vectors, "label vectors", self.dim)
-        first, new = self.num_ids, as_tensor(vectors).to(self._vectors.device)
+    def _append(self, vectors: Vectors) -> None:
+        """Each label goes to the cluster whose labels' mean direction is nearest."""
+        new = as_tensor(vectors).to(self._vectors.device)
         unit = torch.nn.functional.normalize
         last = torch.from_numpy(self.tree.parents[-1]).to(new.device)
         centres = new.new_zeros(len(self.clusters[-1]), self.dim).index_add_(0, last, unit(self._vectors, dim=1))
@@ -198,15 +153,14 @@ class TreeIndex(RemovableLabels):
         self.tree = LabelTree((*above, np.concatenate([labels, chosen])), self.tree.levels)
         self._children[-1] = torch.from_numpy(self.tree.children[-1]).to(new.device)
         self._vectors = torch.cat([self._vectors, new])
-        return np.arange(first, self.num_ids, dtype=np.int64)
 
-    def replace(self, ids: ArrayLike, vectors: Vectors) -> None:
-        """Give labels other vectors, one per row; they stay in their clusters."""
-        chosen = torch.from_numpy(check_replaced(ids, vectors, self.num_ids, self.dim)).to(self._vectors.device)
+    def _move(self, ids: NDArray[np.int64], vectors: Vectors) -> None:
+        """Labels stay in their clusters."""
+        chosen = torch.from_numpy(ids).to(self._vectors.device)
         # A copy: the vectors that ``build`` was given, or a saved file, stay as they are.
         self._vectors = self._vectors.index_copy(0, chosen, as_tensor(vectors).to(self._vectors.device))
 
-    def _search(self, queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None, beam: Sequence[int]) -> TopK:
+    def _search_beam(self, queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None, beam: Sequence[int]) -> TopK:
         dead = None if hidden is None else [torch.from_numpy(part).to(queries_BD.device) for part in self._dead(hidden)]
         at_once = max(1, NUMBERS_AT_ONCE // self._numbers_per_text(beam))
         blocks = [

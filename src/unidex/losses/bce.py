@@ -6,16 +6,16 @@ M positive pairs.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # the name everybody knows it by
 from torch import Tensor
 
-from unidex.losses.blocks import ALONE, Block, LabelBlocks, LastPass, Ranks
+from unidex.distributed import ALONE, Processes
+from unidex.losses.blocks import Block, LabelBlocks, LastPass
 from unidex.losses.gradient import LossGrad, check_scores
-from unidex.losses.registry import RegisteredLoss, register
+from unidex.losses.registry import register_with_options
 from unidex.losses.targets import Targets
 
 Reduction = Literal["mean", "sum"]
@@ -40,7 +40,7 @@ def bce(
         d value / d s_ip = (sigmoid(s_ip) - y_ip) / c
 
     Args:
-        scores_BP: B x P logits; consumed, their memory holds the gradient afterwards.
+        scores_BP: logits; consumed, as by every loss.
         targets: the positive and ignored pairs. A target of 0 (a positive that was not drawn) is ignored.
         reduction: "mean" over pairs, or "sum" over the labels of a text and mean over texts.
         keep_texts_without_positive: whether a text without a positive counts with its negatives. Other losses leave
@@ -68,12 +68,6 @@ class BlockedBce(LastPass):
     Memory, in numbers, besides that of `run_blocked`: at most max(2^17, l) for the value of some texts of a block.
 
     References: Renee sums over all labels and never keeps the scores for a backward pass.
-
-    >>> from unidex.losses import run_blocked
-    >>> texts, labels, targets = torch.tensor([[2.0, 0.0]]), torch.eye(2), Targets.of([0], [0], [0.5], shape=(1, 2))
-    >>> run_blocked(BlockedBce, texts, labels, torch.tensor(1.0), targets, block_size=1)
-    BlockedGrad(value=tensor(0.9100), texts_BD=tensor([[0.1904, 0.2500]]), labels_LD=tensor([[0.3808, 0.0000],
-                [0.5000, 0.0000]]), scale=tensor(0.3808))
     """
 
     def __init__(
@@ -101,7 +95,7 @@ def softplus(scores: Tensor) -> Tensor:
 
 
 def _factors(
-    targets: Targets, dtype: torch.dtype, reduction: Reduction, keep_texts_without_positive: bool, ranks: Ranks
+    targets: Targets, dtype: torch.dtype, reduction: Reduction, keep_texts_without_positive: bool, ranks: Processes
 ) -> Tensor:
     """The weight of each pair of a text, B: 0 for a text that is left out, else 1 over the number of pairs or texts."""
     if reduction not in ("mean", "sum"):
@@ -137,11 +131,4 @@ def _differentiate_(scores_BP: Tensor, targets: Targets, factors_B: Tensor) -> T
     return value
 
 
-register(
-    RegisteredLoss(
-        "bce",
-        dense=lambda settings: partial(bce, reduction=settings.bce_reduction),
-        blocked=lambda settings: partial(BlockedBce, reduction=settings.bce_reduction),
-        settings=("bce_reduction",),
-    )
-)
+register_with_options("bce", bce, BlockedBce, {"reduction": "bce_reduction"})

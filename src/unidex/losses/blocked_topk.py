@@ -14,16 +14,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from unidex.losses.blocks import Block, LabelBlocks, LastPass, Ranks
+from unidex.distributed import Processes
+from unidex.losses.blocks import Block, LabelBlocks, LastPass
 from unidex.losses.registry import RegisteredLoss, register
-from unidex.losses.soft_topk import (
-    check_options,
-    num_positives,
-    pulls,
-    push_,
-    push_factors,
-    soft_topk_loss,
-)
+from unidex.losses.soft_topk import check_options, num_positives, pulls, push_, push_factors, soft_topk_loss
 from unidex.losses.softmax import finite_or_zero
 from unidex.losses.targets import Targets, draw_positives
 from unidex.losses.topk_threshold import LOG_2, NUM_STEPS, TOLERANCE, Cut, Threshold, exponentials_, odds_sums, solve
@@ -47,13 +41,6 @@ class BlockedSoftTopk(LastPass):
 
     References: DEXML (arXiv 2310.10636, section 4.3) computes the same from the whole matrix of scores, with 32 steps
     of bisection.
-
-    >>> from unidex.losses import run_blocked
-    >>> texts, labels = torch.tensor([[3.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> loss, targets = partial(BlockedSoftTopk, k=1), Targets.of([0], [1], shape=(1, 3))
-    >>> run_blocked(loss, texts, labels, torch.tensor(1.0), targets, block_size=2)
-    BlockedGrad(value=tensor(2.1372), texts_BD=tensor([[ 0.8796, -0.9201]]), labels_LD=tensor([[ 2.6389,  0.8796],
-                [-2.6996, -0.8999], [ 0.0607,  0.0202]]), scale=tensor(1.7187))
     """
 
     def __init__(self, labels: LabelBlocks, *, k: int | Literal["positives"] = 5, alpha: float = 2.0) -> None:
@@ -132,19 +119,12 @@ class BlockedSoftTopk(LastPass):
 
 
 class _First(NamedTuple):
-    """What the first pass keeps. Scores are in bits.
+    """What the first pass keeps. Scores are in bits."""
 
-    Attributes:
-        highest_BH: the H highest scores of each text among the labels of this process, highest first.
-        columns_BH: their labels.
-        log_others_B: float64, the binary logarithm of the sum of 2^score over all other labels of this process.
-        positives_M: the scores of the positives.
-    """
-
-    highest_BH: Tensor
-    columns_BH: Tensor
-    log_others_B: Tensor
-    positives_M: Tensor
+    highest_BH: Tensor  # the H highest scores of each text among the labels of this process, highest first
+    columns_BH: Tensor  # their labels
+    log_others_B: Tensor  # float64, the binary logarithm of the sum of 2^score over all other labels of this process
+    positives_M: Tensor  # the scores of the positives
 
 
 def _first_pass(labels: LabelBlocks, blocks: list[Block], unit: float, num_highest: int) -> _First:
@@ -172,7 +152,7 @@ def _first_pass(labels: LabelBlocks, blocks: list[Block], unit: float, num_highe
     return _First(highest_BH, columns_BH, log_others_B, positives_M)
 
 
-def _highest(highest_BH: Tensor, count: int, ranks: Ranks) -> Tensor:
+def _highest(highest_BH: Tensor, count: int, ranks: Processes) -> Tensor:
     """The highest scores of each text over all processes."""
     highest_BK = ranks.gather(highest_BH[:, :count].T).T.topk(count, dim=1).values
     # Where a score is not a number, it counts as the highest, and the loss must not be a number either.
@@ -190,13 +170,10 @@ def _top_pairs(first: _First, cut: Cut, targets: Targets) -> Targets:
 def _without_undrawn(targets: Targets) -> Targets:
     """Positives that were not drawn become ignored pairs."""
     is_drawn_M = targets.weights > 0
-    return Targets(
-        targets.rows[is_drawn_M],
-        targets.columns[is_drawn_M],
-        targets.weights[is_drawn_M],
-        torch.cat([targets.ignored_rows, targets.rows[~is_drawn_M]]),
-        torch.cat([targets.ignored_columns, targets.columns[~is_drawn_M]]),
-        targets.shape,
+    return replace(
+        targets.take(is_drawn_M, slice(None)),
+        ignored_rows=torch.cat([targets.ignored_rows, targets.rows[~is_drawn_M]]),
+        ignored_columns=torch.cat([targets.ignored_columns, targets.columns[~is_drawn_M]]),
     )
 
 

@@ -4,8 +4,8 @@ A blocked loss is a function of `LabelBlocks`. It goes over the blocks as often 
 labels, a sum per text for example, and returns a `LastPass`. `run_blocked` then goes over the blocks once more, turns
 the scores of each block into their gradient, and that into the gradients of texts and labels.
 
-The labels of a step may be spread over several processes, each with labels of its own for the same texts. A loss asks
-for values of the other processes through `Ranks`.
+The labels of a step may be spread over several processes, each with labels of its own for the same texts. Each process
+calls the same methods of `Processes` in the same order; labels are in the order of their processes.
 
 Shapes: B texts, L labels of this process, l labels of a block, P labels of all processes, D dimensions, M positive
 pairs, m of them in a block.
@@ -16,11 +16,12 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from unidex.distributed import ALONE, Processes
 from unidex.losses.targets import Targets
 
 # The scores of a block are at most this many numbers, 16 MB in float32. As measured on a CPU, smaller blocks make
@@ -49,88 +50,32 @@ class BlockedGrad(NamedTuple):
 Sink = Callable[[slice, Tensor], None]
 
 
-class Ranks(Protocol):
-    """The processes that hold other labels of the same texts. Each calls the same methods in the same order."""
-
-    @property
-    def rank(self) -> int:
-        """The number of this process, from 0. Labels are in the order of their processes."""
-
-    def sum_(self, values: Tensor) -> Tensor:
-        """The sum over processes, in place."""
-
-    def max_(self, values: Tensor) -> Tensor:
-        """The maximum over processes, in place."""
-
-    def gather(self, rows: Tensor) -> Tensor:
-        """The rows of all processes, in the order of the processes; each may have another number of rows."""
-
-
-class Alone:
-    """One process that holds all labels.
-
-    >>> ALONE.sum_(torch.ones(2))
-    tensor([1., 1.])
-    """
-
-    rank = 0
-
-    def sum_(self, values: Tensor) -> Tensor:
-        """The values themselves."""
-        return values
-
-    def max_(self, values: Tensor) -> Tensor:
-        """The values themselves."""
-        return values
-
-    def gather(self, rows: Tensor) -> Tensor:
-        """The rows themselves."""
-        return rows
-
-
-ALONE = Alone()
-
-
 class Block(NamedTuple):
-    """Adjacent labels and their pairs.
+    """Adjacent labels and their pairs."""
 
-    Attributes:
-        number: of the block, from 0.
-        labels: their places among all labels of this process.
-        positives: the places of their positives among all positives sorted by label.
-        targets: their pairs, B x l; columns count from the first label of the block.
-    """
-
-    number: int
-    labels: slice
-    positives: slice
-    targets: Targets
+    number: int  # of the block, from 0
+    labels: slice  # their places among all labels of this process
+    positives: slice  # the places of their positives among all positives sorted by label
+    targets: Targets  # their pairs, B x l; columns count from the first label of the block
 
 
 class Everywhere(NamedTuple):
-    """The pairs of all processes.
+    """The pairs of all processes."""
 
-    Attributes:
-        targets: the pairs, B x P.
-        labels: the places of the labels of this process among all P.
-        positives: the places of the positives of this process among all.
-    """
-
-    targets: Targets
-    labels: slice
-    positives: slice
+    targets: Targets  # the pairs, B x P
+    labels: slice  # the places of the labels of this process among all P
+    positives: slice  # the places of the positives of this process among all
 
 
 class LabelBlocks:
     """The labels of a step in blocks, and their scores.
 
     Blocks have equal sizes, up to one label, and at most ``block_size`` labels. Without ``block_size``, neither the
-    scores of a block (B x l) nor its labels (l x D) have more than 4 million numbers.
+    scores of a block (B x l) nor its labels (l x D) have more than 4 million numbers. For the arguments see
+    `run_blocked`.
 
     Attributes:
         targets: the pairs of this process, sorted by label.
-        log_q_L: the correction of `correct_log_q`, or None.
-        ranks: the processes that hold other labels of the same texts.
         blocks: the blocks with their pairs.
 
     >>> targets = Targets.of([0, 0, 1], [4, 0, 2], shape=(2, 5))
@@ -148,7 +93,7 @@ class LabelBlocks:
         *,
         log_q_L: Tensor | None = None,
         block_size: int | None = None,
-        ranks: Ranks = ALONE,
+        ranks: Processes = ALONE,
     ) -> None:
         _check_sides(texts_BD, labels_LD, scale, targets)
         if log_q_L is not None and log_q_L.shape != labels_LD.shape[:1]:
@@ -174,16 +119,8 @@ class LabelBlocks:
 
     def split(self, pairs: Targets) -> tuple[Targets, list[Block]]:
         """Pairs of the same texts and labels: sorted by label, and block by block."""
-        order_M, order_I = pairs.columns.argsort(stable=True), pairs.ignored_columns.argsort(stable=True)
-        sorted_ = Targets(
-            pairs.rows[order_M],
-            pairs.columns[order_M],
-            pairs.weights[order_M],
-            pairs.ignored_rows[order_I],
-            pairs.ignored_columns[order_I],
-            pairs.shape,
-        )
-        return sorted_, cut(sorted_, self.starts)
+        in_order = pairs.take(pairs.columns.argsort(stable=True), pairs.ignored_columns.argsort(stable=True))
+        return in_order, cut(in_order, self.starts)
 
     def scores(self, block: Block, unit: float = 1.0) -> Tensor:
         """B x l, the scores of a block divided by ``unit``; they overwrite the scores of the block before."""
@@ -198,14 +135,7 @@ class LabelBlocks:
         sizes = ranks.gather(torch.tensor([[len(self.labels_LD), pairs.num_positives]], device=pairs.rows.device))
         num_labels, num_positives = sizes[ranks.rank].tolist()
         first, first_positive = sizes[: ranks.rank].sum(0).tolist()
-        targets = Targets(
-            ranks.gather(pairs.rows),
-            ranks.gather(pairs.columns + first),
-            ranks.gather(pairs.weights),
-            ranks.gather(pairs.ignored_rows),
-            ranks.gather(pairs.ignored_columns + first),
-            (pairs.shape[0], int(sizes[:, 0].sum())),
-        )
+        targets = pairs.gathered(ranks, (pairs.shape[0], int(sizes[:, 0].sum())), first_column=first)
         return Everywhere(
             targets, slice(first, first + num_labels), slice(first_positive, first_positive + num_positives)
         )
@@ -230,9 +160,7 @@ class LastPass(ABC):
     def gradient_(self, scores_Bl: Tensor | None, block: Block) -> Tensor:
         """The gradient with respect to the scores of a block, B x l, dense or sparse; called once per block.
 
-        Args:
-            scores_Bl: the scores, whose memory the gradient may take; None where `needs_scores` says no.
-            block: the labels and their pairs.
+        It may take the memory of the scores, which are None where `needs_scores` says no.
         """
 
     @abstractmethod
@@ -253,7 +181,7 @@ def run_blocked(
     *,
     log_q_L: Tensor | None = None,
     block_size: int | None = None,
-    ranks: Ranks = ALONE,
+    ranks: Processes = ALONE,
     sink: Sink | None = None,
 ) -> BlockedGrad:
     """Value and gradients of a blocked loss.
@@ -299,32 +227,13 @@ def run_blocked(
 
 
 def cut(targets: Targets, starts: Tensor) -> list[Block]:
-    """The pairs block by block.
-
-    Args:
-        targets: sorted by label.
-        starts: where each block starts among the labels, and where the last one ends.
-    """
+    """Pairs sorted by label, block by block; ``starts`` also has the end of the last block."""
     # The only values that leave the device: where blocks start, among the labels and among the pairs.
-    bounds = torch.stack(
-        [
-            starts,
-            torch.searchsorted(targets.columns, starts),
-            torch.searchsorted(targets.ignored_columns, starts),
-        ]
-    )
+    bounds = [starts, *(torch.searchsorted(part, starts) for part in (targets.columns, targets.ignored_columns))]
     blocks = []
-    for number, (from_, to) in enumerate(itertools.pairwise(bounds.T.tolist())):
+    for number, (from_, to) in enumerate(itertools.pairwise(torch.stack(bounds).T.tolist())):
         labels, positives, ignored = (slice(*pair) for pair in zip(from_, to, strict=True))
-        pairs = Targets(
-            targets.rows[positives],
-            targets.columns[positives] - labels.start,
-            targets.weights[positives],
-            targets.ignored_rows[ignored],
-            targets.ignored_columns[ignored] - labels.start,
-            (targets.shape[0], labels.stop - labels.start),
-        )
-        blocks.append(Block(number, labels, positives, pairs))
+        blocks.append(Block(number, labels, positives, targets.take(positives, ignored, labels)))
     return blocks
 
 

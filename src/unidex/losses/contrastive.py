@@ -7,17 +7,15 @@ text.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from unidex.config import Loss as Settings
 from unidex.losses.blocks import LabelBlocks
 from unidex.losses.gradient import LossGrad
 from unidex.losses.hardest import BlockedHardest, HardestLoss, Terms, dense_hardest
-from unidex.losses.registry import RegisteredLoss, register, sampled_positives
+from unidex.losses.registry import register_with_options
 from unidex.losses.targets import Targets
 
 # A negative whose log-probability is above this is pushed down along the tangent: at 0 the term would be infinite.
@@ -47,7 +45,7 @@ def contrastive(
     scores that are not cosines give a finite loss too.
 
     Args:
-        scores_BP: B x P cosines, not divided by a temperature; consumed, their memory holds the gradient afterwards.
+        scores_BP: cosines, not divided by a temperature; consumed, as by every loss.
         targets: the positive and ignored pairs.
         c: the probability of a pair whose score is 1, between 0 and 1.
         d: how fast it falls with the score.
@@ -69,32 +67,14 @@ def contrastive(
 
 
 class BlockedContrastive(BlockedHardest):
-    """`contrastive` over all labels, block by block.
+    """`contrastive` over all labels, block by block, with the same options; SiameseXML's negatives come from a pool."""
 
-    References: SiameseXML (Dahiya et al., ICML 2021) takes the negatives of a step from a pool, not from all labels.
-
-    >>> from unidex.losses import run_blocked
-    >>> texts, labels = torch.tensor([[0.6, 0.8]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> targets = Targets.of([0], [0], shape=(1, 3))
-    >>> run_blocked(BlockedContrastive, texts, labels, torch.tensor(1.0), targets, block_size=2)
-    BlockedGrad(value=tensor(1.2860), texts_BD=tensor([[-1.5000,  1.4522]]), labels_LD=tensor([[-0.9000, -1.2000],
-                [ 0.9003,  1.2004], [ 0.0290,  0.0386]]), scale=tensor(0.2617))
-    """
-
-    def __init__(
-        self,
-        labels: LabelBlocks,
-        *,
-        c: float = 0.9,
-        d: float = 1.5,
-        num_negatives: int = 10,
-        min_term: float = 0.0,
-    ) -> None:
-        """The pass over the labels; for the options see `contrastive`."""
-        super().__init__(labels, _loss(c, d, min_term), num_negatives)
+    def __init__(self, labels: LabelBlocks, *, num_negatives: int = 10, **options: Any) -> None:
+        """The pass over the labels."""
+        super().__init__(labels, _loss(**options), num_negatives)
 
 
-def _loss(c: float, d: float, min_term: float) -> HardestLoss:
+def _loss(c: float = 0.9, d: float = 1.5, min_term: float = 0.0) -> HardestLoss:
     if not 0 < c < 1:
         raise ValueError(f"c must be between 0 and 1, but is {c}")
     if not d > 0:
@@ -119,21 +99,10 @@ def _loss(c: float, d: float, min_term: float) -> HardestLoss:
     return loss
 
 
-def _options(settings: Settings) -> dict[str, Any]:
-    return {
-        "c": settings.contrastive_c,
-        "d": settings.contrastive_d,
-        "num_negatives": settings.hardest_negatives,
-        "min_term": settings.contrastive_min,
-    }
-
-
-register(
-    RegisteredLoss(
-        "contrastive",
-        dense=lambda settings: partial(contrastive, **_options(settings)),
-        blocked=lambda settings: partial(BlockedContrastive, **_options(settings)),
-        settings=("contrastive_c", "contrastive_d", "contrastive_min", "hardest_negatives", "sampled_positives"),
-        sample=sampled_positives,
-    )
+register_with_options(
+    "contrastive",
+    contrastive,
+    BlockedContrastive,
+    {"c": "contrastive_c", "d": "contrastive_d", "num_negatives": "hardest_negatives", "min_term": "contrastive_min"},
+    samples_positives=True,
 )

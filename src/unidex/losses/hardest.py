@@ -19,17 +19,11 @@ from unidex.losses.targets import Targets
 
 
 class Terms(NamedTuple):
-    """The value of a loss and its gradient with respect to the scores that count.
+    """The value of a loss and its gradient with respect to the scores that count."""
 
-    Attributes:
-        value: a scalar.
-        hardest_BK: gradient of the hardest negatives.
-        positives_M: gradient of the positives.
-    """
-
-    value: Tensor
-    hardest_BK: Tensor
-    positives_M: Tensor
+    value: Tensor  # a scalar
+    hardest_BK: Tensor  # gradient of the hardest negatives
+    positives_M: Tensor  # gradient of the positives
 
 
 # From the scores of the hardest negatives (B x K, -inf where a text has fewer), the scores of the positives (M) and

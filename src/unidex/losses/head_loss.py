@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from unidex.config import Loss as Settings
 from unidex.losses.bce import BlockedBce, bce
-from unidex.losses.blocks import (
-    ALONE,
-    Block,
-    BlockedGrad,
-    BlockedLoss,
-    LabelBlocks,
-    LastPass,
-    Ranks,
-    Sink,
-    run_blocked,
-)
+from unidex.losses.blocks import Block, BlockedGrad, BlockedLoss, LabelBlocks, LastPass, run_blocked
 from unidex.losses.gradient import Loss, LossGrad
 from unidex.losses.registry import RegisteredLoss, get
 from unidex.losses.softmax import correct_log_q
@@ -63,11 +54,7 @@ class HeadLoss:
         return self.registered.sample(targets, self.settings, generator)
 
     def dense(self, log_q_P: Tensor | None = None) -> Loss:
-        """The loss on a B x P matrix of scores.
-
-        Args:
-            log_q_P: the logarithm of how often each label enters a pool, see `correct_log_q`; None for no correction.
-        """
+        """The loss on a B x P matrix of scores, corrected by `correct_log_q` where ``log_q_P`` is given."""
         main = self._main(log_q_P if self.registered.takes_log_q else None)
         return _with_bce(main, self.bce_weight) if self.bce_weight else main
 
@@ -79,22 +66,9 @@ class HeadLoss:
         targets: Targets,
         *,
         log_q_L: Tensor | None = None,
-        block_size: int | None = None,
-        ranks: Ranks = ALONE,
-        sink: Sink | None = None,
+        **options: Any,
     ) -> BlockedGrad:
-        """The loss on texts and labels, block by block.
-
-        Args:
-            texts_BD: B x D.
-            labels_LD: L x D, the labels of this process.
-            scale: without dimensions; the inverse of the temperature.
-            targets: the positive and ignored pairs of the B texts and the L labels of this process.
-            log_q_L: the logarithm of how often each label enters a pool; None for no correction.
-            block_size: the maximum number of labels per block; None chooses it by the number of texts and dimensions.
-            ranks: the processes that hold other labels of the same texts.
-            sink: takes the gradient of the labels block by block.
-        """
+        """The loss on texts and labels, block by block; arguments and options are those of `run_blocked`."""
         loss: BlockedLoss
         if self.registered.blocked is None:
             loss = partial(Collected, dense=self._main)
@@ -103,16 +77,16 @@ class HeadLoss:
         if self.bce_weight:
             loss = partial(_BlockedWithBce, main=loss, weight=self.bce_weight)
         log_q_L = log_q_L if self.registered.takes_log_q else None
-        return run_blocked(
-            loss, texts_BD, labels_LD, scale, targets, log_q_L=log_q_L, block_size=block_size, ranks=ranks, sink=sink
-        )
+        return run_blocked(loss, texts_BD, labels_LD, scale, targets, log_q_L=log_q_L, **options)
 
     def _main(self, log_q_P: Tensor | None) -> Loss:
         """The dense form without the BCE."""
         loss = self.registered.dense(self.settings)
         if self.registered.takes_text_to_label and self.settings.text_to_label < 1:
             return partial(symmetric, loss=loss, text_to_label=self.settings.text_to_label, log_q_P=log_q_P)
-        return loss if log_q_P is None else _corrected(loss, log_q_P)
+        if log_q_P is None:
+            return loss
+        return lambda scores_BP, targets: loss(correct_log_q(scores_BP, log_q_P), targets)
 
 
 class Collected(LastPass):
@@ -161,10 +135,6 @@ class _BlockedWithBce(LastPass):
 
     def value(self) -> Tensor:
         return self._main.value() + self._weight * self._bce.value()
-
-
-def _corrected(loss: Loss, log_q_P: Tensor) -> Loss:
-    return lambda scores_BP, targets: loss(correct_log_q(scores_BP, log_q_P), targets)
 
 
 def _with_bce(loss: Loss, weight: float) -> Loss:

@@ -11,15 +11,17 @@ A blocked form saves memory where the loss allows it (`unidex.losses.blocks`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 
 from unidex.config import Loss as Settings
 from unidex.config.names import LOSSES
-from unidex.losses.blocks import BlockedLoss
-from unidex.losses.gradient import Loss
+from unidex.losses.blocks import BlockedLoss, LastPass
+from unidex.losses.gradient import Loss, LossGrad
 from unidex.losses.targets import Targets, draw_positives
 
 
@@ -58,6 +60,30 @@ class RegisteredLoss:
 
 
 _REGISTERED: dict[str, RegisteredLoss] = {}
+
+
+def register_with_options(
+    name: str,
+    dense: Callable[..., LossGrad],
+    blocked: Callable[..., LastPass],
+    options: Mapping[str, str],
+    *,
+    samples_positives: bool = False,
+) -> None:
+    """Register a loss whose options are settings: ``options`` has the key of the section [loss] for each."""
+
+    def chosen(settings: Settings) -> dict[str, Any]:
+        return {option: getattr(settings, key) for option, key in options.items()}
+
+    register(
+        RegisteredLoss(
+            name,
+            dense=lambda settings: partial(dense, **chosen(settings)),
+            blocked=lambda settings: partial(blocked, **chosen(settings)),
+            settings=(*options.values(), *(["sampled_positives"] if samples_positives else [])),
+            sample=sampled_positives if samples_positives else all_positives,
+        )
+    )
 
 
 def register(loss: RegisteredLoss) -> None:

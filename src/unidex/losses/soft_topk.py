@@ -53,14 +53,10 @@ def soft_topk(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0) -> Tens
         p_ij = sigmoid(alpha (s_ij + t_i)),   sum_j p_ij = k_i
         v_ij = alpha p_ij (1 - p_ij),   d / d s_ij = g_ij v_ij - v_ij sum_l g_il v_il / sum_l v_il       g comes in
 
-    Args:
-        scores_BP: B x P scores; -inf takes no part, its p is 0.
-        k: how many labels are chosen, one number or one per text (B, int). With no more scores than k, p is 1.
-        alpha: how sharp the choice is.
+    With no more scores than k, p is 1; a score of -inf takes no part, its p is 0. The order of p is that of the scores.
+    As alpha grows, p becomes 1 for the top k and 0 for the others. For the arguments see `topk_thresholds`.
 
     References: DEXML (arXiv 2310.10636, section 4.3).
-
-    Relations: the order of p is that of the scores. As alpha grows, p becomes 1 for the top k and 0 for the others.
 
     >>> soft_topk(torch.tensor([[3.0, 1.0, -1.0]]), 1)
     tensor([[0.8796, 0.1180, 0.0024]])
@@ -74,13 +70,6 @@ def log_soft_topk(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0) -> 
     Formula, with p and v as there::
 
         u_ij = g_ij alpha (1 - p_ij),   d / d s_ij = u_ij - v_ij sum_l u_il / sum_l v_il                 g comes in
-
-    Args:
-        scores_BP: B x P scores; -inf takes no part, its log p is -inf.
-        k: how many labels are chosen, one number or one per text (B, int). A text with no more scores has log p = 0.
-        alpha: how sharp the choice is.
-
-    References: DEXML (arXiv 2310.10636, section 4.3).
 
     >>> log_soft_topk(torch.tensor([[3000.0, 1000.0, -1000.0]]), 1)
     tensor([[    0., -2000., -6000.]])
@@ -101,7 +90,7 @@ def soft_topk_loss(
         v_ij  = p_ij (1 - p_ij),   w_ij = 0 for negatives
 
     Args:
-        scores_BP: B x P scores; consumed, their memory holds the gradient afterwards.
+        scores_BP: consumed, as by every loss.
         targets: the positive and ignored pairs. A target of 0 (a positive that was not drawn, see `draw_positives`)
             takes no part, as an ignored pair.
         k: how many labels are chosen; "positives" for ceil(sum_p y_ip), at least 1, a number for each text.
@@ -211,7 +200,8 @@ def _find_(scores_BP: Tensor, k: int | Tensor, alpha: float, num_steps: int) -> 
     ratios_BK = cut.top_ratios(highest_BK, is_top_BK, alpha)
     scores_BP.scatter_(1, columns_BK, torch.where(is_top_BK, -torch.inf, highest_BK))
     parts = [
-        _solve_(scores_BP[block], _rows(cut, block), ratios_BK[block], alpha, num_steps) for block in _blocks(scores_BP)
+        _solve_(scores_BP[block], Cut(*(part[block] for part in cut)), ratios_BK[block], alpha, num_steps)
+        for block in _blocks(scores_BP)
     ]
     threshold = Threshold(*(torch.cat(part) for part in zip(*parts, strict=True)))
     return _Found(cut, threshold, columns_BK, is_top_BK, ratios_BK)
@@ -228,10 +218,6 @@ def _solve_(scores_bP: Tensor, cut: Cut, top_ratios_bK: Tensor, alpha: float, nu
         return errors_b.device.type == "cpu" and not bool((errors_b > TOLERANCE[scores_bP.dtype]).any())
 
     return solve(cut, sums, is_close, num_steps=num_steps)
-
-
-def _rows(cut: Cut, block: slice) -> Cut:
-    return Cut(*(part[block] for part in cut))
 
 
 def _blocks(scores_BP: Tensor) -> list[slice]:

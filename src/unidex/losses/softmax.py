@@ -30,10 +30,6 @@ def decoupled_softmax(scores_BP: Tensor, targets: Targets) -> LossGrad:
         d value / d s_ip = -w_ip (1 - q_ip) / n                               positives
         d value / d s_il = exp(s_il) / Z_i * sum_p w_ip (1 - q_ip) / n        negatives
 
-    Args:
-        scores_BP: B x P scores; consumed, their memory holds the gradient afterwards.
-        targets: the positive and ignored pairs.
-
     References: DEXML (arXiv 2310.10636); UniDEC (arXiv 2405.03714).
 
     Relations: equals `supcon` and `softmax_one_positive` when no text has two positives in the pool. A text whose
@@ -56,10 +52,6 @@ def supcon(scores_BP: Tensor, targets: Targets) -> LossGrad:
         d value / d s_il = (exp(s_il) / Z_i - w_il) / n                       w_il = 0 for negatives
 
     A positive whose probability exceeds its share w_ip is pushed down; `decoupled_softmax` never does that.
-
-    Args:
-        scores_BP: B x P scores; consumed, their memory holds the gradient afterwards.
-        targets: the positive and ignored pairs.
 
     References: SupCon (arXiv 2004.11362, eq. 2); UniDEC (arXiv 2405.03714). DEXML's softmax baseline sums over the
     positives of a text where this takes their mean.
@@ -84,10 +76,8 @@ def softmax_one_positive(
         Z_i   = sum_{l in N_i} exp(s_il)                           others = "ignored"
         Z_i   = sum_{l in N_i} exp(s_il) + sum_{p' != p} exp(s_ip')     others = "negatives"
 
-    Args:
-        scores_BP: B x P scores; consumed, their memory holds the gradient afterwards.
-        targets: targets of 1 for the drawn positive of a text and 0 for its others, as `one_positive` gives them.
-        others: what the other positives of a text are that happen to be in the pool.
+    The targets are 1 for the drawn positive of a text and 0 for its others. ``others`` is how those count that happen
+    to be in the pool.
 
     References: DPR (arXiv 2004.04906) and ANCE count them as negatives; DEXML with sampled positives leaves
     them out.
@@ -120,10 +110,6 @@ def correct_log_q(scores_BP: Tensor, log_q_P: Tensor) -> Tensor:
     the texts of a batch are drawn evenly. The correction is constant, so the gradient with respect to the corrected
     scores is the gradient with respect to the scores.
 
-    Args:
-        scores_BP: B x P scores; changed in place.
-        log_q_P: P, the logarithm of how often each label of the pool enters a pool.
-
     References: Bengio and Senecal 2008; Yi et al. 2019 (sampling-bias-corrected neural modelling).
 
     >>> correct_log_q(torch.zeros(1, 2), torch.tensor([1.0, 0.5]).log())
@@ -135,14 +121,10 @@ def correct_log_q(scores_BP: Tensor, log_q_P: Tensor) -> Tensor:
 
 
 class Form(NamedTuple):
-    """What tells the softmax losses apart.
+    """What tells the softmax losses apart."""
 
-    Attributes:
-        masks_positives: whether positives stay out of the denominator.
-        terms: from shares_M (w_ip / n) and gaps_M (log Z_i - s_ip), the value of each positive and how hard it pulls.
-    """
-
-    masks_positives: bool
+    masks_positives: bool  # whether positives stay out of the denominator
+    # From shares_M (w_ip / n) and gaps_M (log Z_i - s_ip), the value of each positive and how hard it pulls.
     terms: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -168,12 +150,13 @@ def mask_(scores_BP: Tensor, targets: Targets, form: Form, value: float) -> None
         scores_BP[targets.ignored_rows, targets.ignored_columns] = value
 
 
-def exponentials_(scores_BP: Tensor, highest: Tensor, targets: Targets, form: Form) -> None:
-    """exp(scores - highest) in place, 0 at masked pairs; ``highest`` broadcasts and must be finite."""
+def exponentials_(scores_BP: Tensor, highest: Tensor, targets: Targets, form: Form, *, in_bits: bool = False) -> None:
+    """exp(scores - highest), or 2^(...), in place, 0 at masked pairs; ``highest`` broadcasts and must be finite."""
     # The exponential of float32 costs twenty times as much where its result is not a normal number, as measured on
     # x86 with MKL. What is below the smallest normal number next to 1 is nothing, whichever small number it is.
-    lowest = math.log(torch.finfo(scores_BP.dtype).tiny) + 0.1
-    scores_BP.sub_(highest).clamp_min_(lowest).exp_()
+    lowest = (math.log2 if in_bits else math.log)(torch.finfo(scores_BP.dtype).tiny) + 0.1
+    scores_BP.sub_(highest).clamp_min_(lowest)
+    (torch.exp2_ if in_bits else torch.exp_)(scores_BP)
     mask_(scores_BP, targets, form, 0.0)
 
 

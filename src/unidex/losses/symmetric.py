@@ -47,7 +47,7 @@ def symmetric(
     texts of the batch. A text without a positive is no anchor, yet it stays in the labels' pool.
 
     Args:
-        scores_BP: B x P scores; consumed, their memory holds the gradient afterwards.
+        scores_BP: consumed, as by every loss.
         targets: the positive and ignored pairs; a soft target is divided by the sum over its text in the one
             direction and over its label in the other.
         loss: what is taken in both directions.

@@ -6,9 +6,12 @@ Shapes: B texts, P labels in the pool, M positive pairs, I ignored pairs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from unidex.distributed import Processes
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +73,19 @@ class Targets:
 
     def transposed(self) -> Targets:
         """The same pairs with the labels as anchors and the texts as their pool."""
+        shape = (self.shape[1], self.shape[0])
+        return Targets(self.columns, self.rows, self.weights, self.ignored_columns, self.ignored_rows, shape)
+
+    def take(self, positives: Any, ignored: Any, labels: slice | None = None) -> Targets:
+        """Some of the pairs, by places, masks or slices; with ``labels``, columns are counted among those alone."""
+        first, stop = (0, self.shape[1]) if labels is None else (labels.start, labels.stop)
         return Targets(
-            self.columns,
-            self.rows,
-            self.weights,
-            self.ignored_columns,
-            self.ignored_rows,
-            (self.shape[1], self.shape[0]),
+            self.rows[positives],
+            self.columns[positives] - first,
+            self.weights[positives],
+            self.ignored_rows[ignored],
+            self.ignored_columns[ignored] - first,
+            (self.shape[0], stop - first),
         )
 
     def between(self, first: int, stop: int) -> Targets:
@@ -87,25 +96,28 @@ class Targets:
         """
         kept = (self.columns >= first) & (self.columns < stop)
         ignored = (self.ignored_columns >= first) & (self.ignored_columns < stop)
+        return self.take(kept, ignored, slice(first, stop))
+
+    def gathered(
+        self, processes: Processes, shape: tuple[int, int], *, first_row: int = 0, first_column: int = 0
+    ) -> Targets:
+        """The pairs of all processes; where the texts or labels of this one start among those of all."""
         return Targets(
-            self.rows[kept],
-            self.columns[kept] - first,
-            self.weights[kept],
-            self.ignored_rows[ignored],
-            self.ignored_columns[ignored] - first,
-            (self.shape[0], stop - first),
+            processes.gather(self.rows + first_row),
+            processes.gather(self.columns + first_column),
+            processes.gather(self.weights),
+            processes.gather(self.ignored_rows + first_row),
+            processes.gather(self.ignored_columns + first_column),
+            shape,
         )
 
     def to(self, device: torch.device | str) -> Targets:
         """The same targets on another device."""
-        return Targets(
-            self.rows.to(device, non_blocking=True),
-            self.columns.to(device, non_blocking=True),
-            self.weights.to(device, non_blocking=True),
-            self.ignored_rows.to(device, non_blocking=True),
-            self.ignored_columns.to(device, non_blocking=True),
-            self.shape,
+        rows, columns, weights, ignored_rows, ignored_columns = (
+            part.to(device, non_blocking=True)
+            for part in (self.rows, self.columns, self.weights, self.ignored_rows, self.ignored_columns)
         )
+        return Targets(rows, columns, weights, ignored_rows, ignored_columns, self.shape)
 
     def totals(self, dtype: torch.dtype) -> Tensor:
         """The sum of the targets of each text, B; 0 for a text without a positive."""
@@ -121,10 +133,13 @@ class Targets:
         tensor([0.4000, 0.1000, 0.5000], dtype=torch.float64)
         """
         totals_B = self.totals(dtype)
-        has_positive_B = totals_B > 0
-        num_texts = has_positive_B.sum().clamp_min(1)
+        return self.shares_of(totals_B, (totals_B > 0).sum())
+
+    def shares_of(self, totals_B: Tensor, num_texts: Tensor) -> Tensor:
+        """The same from sums over the targets of all processes, and the number of texts with a positive."""
         # A text whose targets are all 0 is one without a positive: 0 / 1.
-        return self.weights.to(dtype) / torch.where(has_positive_B, totals_B, 1)[self.rows] / num_texts
+        totals_M = torch.where(totals_B > 0, totals_B, 1)[self.rows]
+        return self.weights.to(totals_B.dtype) / totals_M / num_texts.clamp_min(1)
 
 
 def one_positive(targets: Targets, generator: torch.Generator) -> Targets:
@@ -141,11 +156,7 @@ def one_positive(targets: Targets, generator: torch.Generator) -> Targets:
     >>> drawn.totals(torch.float32)
     tensor([1., 0., 1.])
     """
-    weights_M = targets.weights.to(torch.float64)
-    times_M = torch.empty_like(weights_M).exponential_(generator=generator) / weights_M
-    first_B = torch.full(targets.shape[:1], torch.inf, dtype=torch.float64, device=times_M.device)
-    first_B.scatter_reduce_(0, targets.rows, times_M, "amin")
-    drawn_M = (times_M == first_B[targets.rows]) & (weights_M > 0)
+    drawn_M = draw_positives(targets, 1, generator).weights > 0
     return replace(targets, weights=drawn_M.to(targets.weights.dtype))
 
 
@@ -157,8 +168,6 @@ def draw_positives(targets: Targets, k: int, generator: torch.Generator) -> Targ
 
     References: DEXML (arXiv 2310.10636) draws k positives for its soft top-k loss.
 
-    Relations: with k = 1 a text has one drawn positive, as with `one_positive`.
-
     >>> targets = Targets.of([0, 0, 0, 2], [0, 1, 2, 1], shape=(3, 3))
     >>> draw_positives(targets, 2, torch.Generator().manual_seed(0)).totals(torch.float32)
     tensor([2., 0., 1.])
@@ -167,15 +176,26 @@ def draw_positives(targets: Targets, k: int, generator: torch.Generator) -> Targ
         raise ValueError(f"k must be at least 1, but is {k}")
     weights_M = targets.weights.to(torch.float64)
     times_M = torch.empty_like(weights_M).exponential_(generator=generator) / weights_M
-    # By text, then by time: the second sort keeps the order of the first.
-    order_M = times_M.argsort()
-    order_M = order_M[targets.rows[order_M].argsort(stable=True)]
-    counts_B = torch.zeros(targets.shape[0], dtype=torch.int64, device=order_M.device)
-    counts_B.index_add_(0, targets.rows, torch.ones_like(targets.rows))
-    firsts_B = counts_B.cumsum(0) - counts_B
-    places_M = torch.empty_like(order_M)
-    places_M[order_M] = torch.arange(len(order_M), device=order_M.device) - firsts_B[targets.rows[order_M]]
-    return replace(targets, weights=torch.where(places_M < k, targets.weights, 0))
+    return lowest_positives(targets, times_M, k)
+
+
+def lowest_positives(targets: Targets, keys_M: Tensor, count: int) -> Targets:
+    """The ``count`` positives of lowest key of each text keep their targets; the others get 0.
+
+    A positive whose target is 0 already is not among them. Of equal keys the one named first counts.
+
+    >>> targets = Targets.of([0, 0, 1], [0, 1, 1], shape=(2, 2))
+    >>> lowest_positives(targets, torch.tensor([0.9, 0.2, 0.5]), 1).weights
+    tensor([0., 1., 1.])
+    """
+    # By text, then by key: the second sort keeps the order of the first.
+    order = torch.where(targets.weights > 0, keys_M, torch.inf).argsort(stable=True)
+    order = order[targets.rows[order].argsort(stable=True)]
+    rows = targets.rows[order]
+    starts_B = torch.searchsorted(rows, torch.arange(targets.shape[0], device=rows.device))
+    places_M = torch.empty_like(order)
+    places_M[order] = torch.arange(len(rows), device=rows.device) - starts_B[rows]
+    return replace(targets, weights=torch.where(places_M < count, targets.weights, 0))
 
 
 def _ids(values: Tensor | list[int]) -> Tensor:

@@ -44,21 +44,13 @@ TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 
 
 class Cut(NamedTuple):
-    """Where the k highest scores of each text end.
+    """Where the k highest scores of each text end."""
 
-    Attributes:
-        kth_B: the k-th highest score; inf where all are chosen.
-        next_B: the one after it, equal where there are ties; inf where all are chosen.
-        num_tied_B: float64, how many of the top k are no higher than the next one.
-        half_gap_B: float64, alpha (kth - next) / 2.
-        is_all_B: whether nothing is to be solved: a text with no more than k scores has all of them chosen.
-    """
-
-    kth_B: Tensor
-    next_B: Tensor
-    num_tied_B: Tensor
-    half_gap_B: Tensor
-    is_all_B: Tensor
+    kth_B: Tensor  # the k-th highest score; inf where all are chosen
+    next_B: Tensor  # the one after it, equal where there are ties; inf where all are chosen
+    num_tied_B: Tensor  # float64, how many of the top k are no higher than the next one
+    half_gap_B: Tensor  # float64, alpha (kth - next) / 2
+    is_all_B: Tensor  # whether nothing is to be solved: a text with no more than k scores has all of them chosen
 
     @classmethod
     def of(cls, highest_BK: Tensor, k_B: Tensor, alpha: float) -> Cut:
@@ -82,19 +74,12 @@ class Cut(NamedTuple):
 
 
 class Threshold(NamedTuple):
-    """The solution and what the gradient needs of it, all float64.
+    """The solution and what the gradient needs of it, all float64."""
 
-    Attributes:
-        offset_B: s.
-        others_B: R / q.
-        top_B: T / m.
-        slope_B: the slope of D in s, between 1 and 2.
-    """
-
-    offset_B: Tensor
-    others_B: Tensor
-    top_B: Tensor
-    slope_B: Tensor
+    offset_B: Tensor  # s
+    others_B: Tensor  # R / q
+    top_B: Tensor  # T / m
+    slope_B: Tensor  # the slope of D in s, between 1 and 2
 
     def odds(self, cut: Cut) -> tuple[Tensor, Tensor]:
         """The odds of the next score, q, and those against the k-th, m."""
@@ -152,12 +137,8 @@ def solve(
     A step that comes back to the same side of the root is held at s - D / 2 of the step before, so the error at least
     halves in two steps; mostly it is squared in one.
 
-    Args:
-        cut: where the top k end.
-        sums: from q and m, the `odds_sums` of the others and of those above the next one, 4 x B.
-        is_close: whether to stop, from |D| per text; it is asked once per step.
-        num_steps: how many steps at most; each calls ``sums`` once.
-        start_B: the initial s, float64; None for 0.
+    ``sums`` gives, from q and m, the `odds_sums` of the others and of those above the next one, 4 x B; each step calls
+    it once. ``is_close`` decides from |D| per text whether to stop. ``start_B`` is the initial s, 0 unless given.
     """
     offset_B = torch.zeros_like(cut.half_gap_B) if start_B is None else start_B
     low_B, high_B = torch.full_like(offset_B, -torch.inf), torch.full_like(offset_B, torch.inf)

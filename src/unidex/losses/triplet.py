@@ -6,20 +6,17 @@ text.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from unidex.config import Loss as Settings
 from unidex.losses.blocks import LabelBlocks
 from unidex.losses.gradient import LossGrad
 from unidex.losses.hardest import BlockedHardest, HardestLoss, Terms, dense_hardest
-from unidex.losses.registry import RegisteredLoss, register, sampled_positives
+from unidex.losses.registry import register_with_options
 from unidex.losses.softmax import finite_or_zero
-from unidex.losses.targets import Targets
+from unidex.losses.targets import Targets, lowest_positives
 
 
 def triplet(
@@ -46,7 +43,7 @@ def triplet(
     a violator whose hinge is more than ``temperature`` below the mean is pushed up a little, not down.
 
     Args:
-        scores_BP: B x P cosines, not divided by a temperature; consumed, their memory holds the gradient afterwards.
+        scores_BP: cosines, not divided by a temperature; consumed, as by every loss.
         targets: the positive and ignored pairs; NGAME draws one positive per text (`one_positive`).
         margin: by how much a positive must beat a negative.
         num_negatives: how many of the hardest negatives count.
@@ -66,32 +63,14 @@ def triplet(
 
 
 class BlockedTriplet(BlockedHardest):
-    """`triplet` over all labels, block by block.
+    """`triplet` over all labels, block by block, with the same options; NGAME takes negatives from a pool alone."""
 
-    References: NGAME (arXiv 2207.04452) takes the negatives of a step from a pool, not from all labels.
-
-    >>> from unidex.losses import run_blocked
-    >>> texts, labels = torch.tensor([[0.6, 0.8]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> targets = Targets.of([0], [0], shape=(1, 3))
-    >>> run_blocked(BlockedTriplet, texts, labels, torch.tensor(1.0), targets, block_size=2)
-    BlockedGrad(value=tensor(0.5000), texts_BD=tensor([[-1.,  1.]]), labels_LD=tensor([[-0.6000, -0.8000],
-                [ 0.6000,  0.8000], [ 0.0000,  0.0000]]), scale=tensor(0.2000))
-    """
-
-    def __init__(
-        self,
-        labels: LabelBlocks,
-        *,
-        margin: float = 0.3,
-        num_negatives: int = 10,
-        temperature: float = 0.1,
-        num_positives: int = 0,
-    ) -> None:
-        """The pass over the labels; for the options see `triplet`."""
-        super().__init__(labels, _loss(margin, temperature, num_positives), num_negatives)
+    def __init__(self, labels: LabelBlocks, *, num_negatives: int = 10, **options: Any) -> None:
+        """The pass over the labels."""
+        super().__init__(labels, _loss(**options), num_negatives)
 
 
-def _loss(margin: float, temperature: float, num_positives: int) -> HardestLoss:
+def _loss(margin: float = 0.3, temperature: float = 0.1, num_positives: int = 0) -> HardestLoss:
     if num_positives < 0:
         raise ValueError(f"num_positives must be at least 0, but is {num_positives}")
     if not temperature > 0:
@@ -100,7 +79,7 @@ def _loss(margin: float, temperature: float, num_positives: int) -> HardestLoss:
     def loss(hardest_BK: Tensor, positives_M: Tensor, targets: Targets) -> Terms:
         rows = targets.rows
         if num_positives:
-            targets = hardest_positives(targets, positives_M, num_positives)
+            targets = lowest_positives(targets, positives_M, num_positives)
         # A missing negative, at -inf, violates nothing.
         hinges_MK = (hardest_BK[rows] - positives_M[:, None] + margin).clamp_min_(0)
         # The difference before the division: where there are violators, the hardest negative is one of them.
@@ -118,39 +97,10 @@ def _loss(margin: float, temperature: float, num_positives: int) -> HardestLoss:
     return loss
 
 
-def hardest_positives(targets: Targets, scores_M: Tensor, count: int) -> Targets:
-    """The ``count`` positives of lowest score of each text keep their targets; the others get 0.
-
-    A positive whose target is 0 already is not among them. Of equal scores the one named first counts.
-
-    >>> targets = Targets.of([0, 0, 1], [0, 1, 1], shape=(2, 2))
-    >>> hardest_positives(targets, torch.tensor([0.9, 0.2, 0.5]), 1).weights
-    tensor([0., 1., 1.])
-    """
-    drawn_M = targets.weights > 0
-    by_score = torch.where(drawn_M, scores_M, torch.inf).argsort(stable=True)
-    order = by_score[targets.rows[by_score].argsort(stable=True)]
-    rows = targets.rows[order]
-    starts_B = torch.searchsorted(rows, torch.arange(targets.shape[0], device=rows.device))
-    places = torch.arange(len(rows), device=rows.device) - starts_B[rows]
-    kept_M = torch.zeros_like(drawn_M).index_put_((order,), places < count)
-    return replace(targets, weights=torch.where(kept_M, targets.weights, 0))
-
-
-def _options(settings: Settings) -> dict[str, Any]:
-    return {
-        "margin": settings.margin,
-        "num_negatives": settings.hardest_negatives,
-        "num_positives": settings.hardest_positives,
-    }
-
-
-register(
-    RegisteredLoss(
-        "triplet",
-        dense=lambda settings: partial(triplet, **_options(settings)),
-        blocked=lambda settings: partial(BlockedTriplet, **_options(settings)),
-        settings=("margin", "hardest_negatives", "hardest_positives", "sampled_positives"),
-        sample=sampled_positives,
-    )
+register_with_options(
+    "triplet",
+    triplet,
+    BlockedTriplet,
+    {"margin": "margin", "num_negatives": "hardest_negatives", "num_positives": "hardest_positives"},
+    samples_positives=True,
 )

@@ -19,21 +19,13 @@ CLASSES = ("head", "torso", "tail")
 
 @dataclass(frozen=True)
 class Bin:
-    """A group of labels.
+    """A group of labels."""
 
-    Attributes:
-        name: "1" (most frequent) to "5", or head, torso, tail.
-        num_labels: number of labels in it.
-        mean_frequency: mean number of train texts of its labels; 0 for a group without labels.
-        num_hits: number of hits on its labels in the first k places.
-        contribution: its part of P@k in percent; the parts of all groups add up to P@k.
-    """
-
-    name: str
-    num_labels: int
-    mean_frequency: float
-    num_hits: int
-    contribution: float
+    name: str  # "1" (most frequent) to "5", or head, torso, tail
+    num_labels: int  # number of labels in it
+    mean_frequency: float  # mean number of train texts of its labels; 0 for a group without labels
+    num_hits: int  # number of hits on its labels in the first k places
+    contribution: float  # its part of P@k in percent; the parts of all groups add up to P@k
 
 
 def frequency_bins(frequencies_L: NDArray[np.integer[Any]], num_bins: int = 5) -> NDArray[np.int64]:
@@ -44,11 +36,7 @@ def frequency_bins(frequencies_L: NDArray[np.integer[Any]], num_bins: int = 5) -
 
     Formula: bin_l = floor(m * (frequencies before l) / (all frequencies)), unseen labels in the last bin.
 
-    Shapes:
-        frequencies_L [L], result [L].
-
-    References:
-        The quantile analysis of pyxclib, github.com/kunaldahiya/pyxclib.
+    References: The quantile analysis of pyxclib, github.com/kunaldahiya/pyxclib.
 
     Frequencies 6, 2, 2, 1, 1 are 12 together. In two bins of 6, the first label fills one, the others begin behind it:
 
@@ -89,13 +77,8 @@ def contributions(
 
     Formula: contribution of a group = 100 (hits on its labels in the first k places) / (k N).
 
-    Args:
-        groups_L: group of each label.
-        names: name of each group.
-        frequencies_L: number of train texts of each label.
-        label_hits_L: number of hits on each label in the first k places.
-        k: number of places.
-        num_texts: N, number of texts.
+    ``groups_L`` has the group of each label, ``frequencies_L`` its number of train texts, ``label_hits_L`` its hits in
+    the first k places.
 
     Two texts, k = 1: one hit on the frequent label, none on the others, so P@1 = 50 comes from the first group.
 

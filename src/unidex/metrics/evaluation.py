@@ -45,6 +45,9 @@ METRICS = tuple(DEFAULT_KS)
 # A metric is [sum over texts of the upper half] / [sum of the lower half]; the lower half of the unscored ones is N.
 _SCORED = {"PSP": "P", "PSnDCG": "nDCG", "PSR": "R"}
 
+# What is counted, over texts; the sum over parts is that of the whole.
+_COUNTED = ("num_rows", "num_rows_with_truth", "_sums", "_best_sums", "_label_hits", "_label_truth")
+
 # Rows are taken in blocks of about this many places, so that memory does not grow with the number of texts.
 _BLOCK_PLACES = 1 << 21
 
@@ -195,14 +198,10 @@ class Evaluation:
         differing = [name for name in own if not np.array_equal(own[name], others[name])]
         if differing:
             raise ValueError(f"evaluations to be merged must have the same settings, but differ in {listed(differing)}")
-        self.num_rows += other.num_rows
-        self.num_rows_with_truth += other.num_rows_with_truth
         places = [part._num_places for part in (self, other) if part._num_places is not None]
         self._num_places = min(places, default=None)
-        self._sums += other._sums
-        self._best_sums += other._best_sums
-        self._label_hits += other._label_hits
-        self._label_truth += other._label_truth
+        for name in _COUNTED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def _settings(self) -> dict[str, NDArray[Any]]:
         return {
@@ -222,14 +221,8 @@ class Evaluation:
         2
         """
         places = PADDING if self._num_places is None else self._num_places
-        return {
-            **{name: array.copy() for name, array in self._settings().items()},
-            "num_rows": np.array([self.num_rows, self.num_rows_with_truth], dtype=np.int64),
-            "num_places": np.array(places, dtype=np.int64),
-            "sums": np.stack([self._sums, self._best_sums]),
-            "label_hits": self._label_hits.copy(),
-            "label_truth": self._label_truth.copy(),
-        }
+        counted = {name.lstrip("_"): getattr(self, name) for name in _COUNTED}
+        return {name: np.array(value) for name, value in {**self._settings(), "num_places": places, **counted}.items()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> Evaluation:
@@ -246,12 +239,11 @@ class Evaluation:
             rows_without_truth="drop" if bool(state["drop_rows_without_truth"]) else "zero",
         )
         evaluation._asked = bool(state["asked"])
-        evaluation.num_rows, evaluation.num_rows_with_truth = state["num_rows"].tolist()
         places = int(state["num_places"])
         evaluation._num_places = None if places == PADDING else places
-        evaluation._sums, evaluation._best_sums = state["sums"].copy()
-        evaluation._label_hits = state["label_hits"].copy()
-        evaluation._label_truth = state["label_truth"].copy()
+        for name in _COUNTED:
+            value = state[name.lstrip("_")]
+            setattr(evaluation, name, value.copy() if value.ndim else int(value))
         return evaluation
 
     def _num_counted(self) -> int:
@@ -320,15 +312,9 @@ def _names(ks: Sequence[int] | Mapping[str, Sequence[int]] | None) -> list[tuple
 def _values(
     metric: str, gains_NK: NDArray[Any], num_positives_N: NDArray[np.integer[Any]], k: int
 ) -> NDArray[np.float64]:
-    if metric == "P":
-        return precision(gains_NK, k)
-    if metric == "R":
-        return recall(gains_NK, num_positives_N, k)
-    if metric == "nDCG":
-        return ndcg(gains_NK, num_positives_N, k)
-    if metric == "hits":
-        return any_hit(gains_NK, k)
-    return reciprocal_rank(gains_NK, k)
+    if metric in ("R", "nDCG"):
+        return (recall if metric == "R" else ndcg)(gains_NK, num_positives_N, k)
+    return {"P": precision, "hits": any_hit, "MRR": reciprocal_rank}[metric](gains_NK, k)
 
 
 def _ordered(topk: TopK) -> TopK:

@@ -25,12 +25,8 @@ def inverse_propensity(
         num_train: N, number of train texts.
         propensity: the constants A and B; 0.55 and 1.5 where not given.
 
-    Shapes:
-        label_frequencies [L], result [L].
-
-    References:
-        Jain, Prabhu, Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing
-        Label Applications. KDD 2016 (the propensity is 1 / w_l).
+    References: Jain, Prabhu, Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other
+    Missing Label Applications. KDD 2016 (the propensity is 1 / w_l).
 
     With N = 3 train texts, A = 1 and B = 1: C = 2 (ln 3 - 1) = 0.1972, so a label that was never seen weighs 1.1972,
     one that was seen once weighs 1 + 0.1972 / 2 = 1.0986:

@@ -1,9 +1,10 @@
-"""Ranking metrics as pure functions, one value per text.
+"""Ranking metrics as pure functions.
 
-Shapes: N texts, L labels, K places. ``gains_NK`` is what each place of a list is worth. With the places that hit as
-gains (``hits``), the functions are P, R and nDCG; with hits weighted by inverse propensity, they are the upper half of
-PSP, PSR and PSnDCG; with the best gains that were possible (``best_gains``), they are the lower half. A list with
-fewer than k places is worth nothing where it has no place. A text without positives is worth 0.
+Shapes: N texts, L labels, K places; a result has one value per text, N. ``gains_NK`` is what each place of a list is
+worth. With the places that hit as gains (``hits``), the functions are P, R and nDCG; with hits weighted by inverse
+propensity, they are the upper half of PSP, PSR and PSnDCG; with the best gains that were possible (``best_gains``),
+they are the lower half. A list with fewer than k places is worth nothing where it has no place. A text without
+positives is worth 0.
 """
 
 from __future__ import annotations
@@ -39,9 +40,6 @@ def binary(truth_NL: sparse.csr_array) -> sparse.csr_array:
 def hits(topk: TopK, truth_NL: sparse.csr_array) -> NDArray[np.bool_]:
     """Which places hold a label of the truth; any stored value > 0 is a positive.
 
-    Shapes:
-        truth_NL [N, L], result [N, K].
-
     >>> truth = sparse.csr_array(np.array([[0, 1, 1], [1, 0, 0]]))
     >>> hits(TopK.rank([[1, 0], [2, -1]], [[0.9, 0.5], [-0.2, 0.0]]), truth)
     array([[ True, False],
@@ -55,11 +53,7 @@ def precision(gains_NK: Gains, k: int) -> NDArray[np.float64]:
 
     Formula: (1/k) sum_{j<=k} g_j.
 
-    Shapes:
-        gains_NK [N, K], result [N].
-
-    References:
-        Bhatia et al.: The Extreme Classification Repository, 2016.
+    References: Bhatia et al.: The Extreme Classification Repository, 2016.
 
     Hits at places 1 and 3 of three, k = 3: (1 + 0 + 1) / 3. The second list has one place, k = 3: 1 / 3.
 
@@ -78,11 +72,7 @@ def recall(gains_NK: Gains, num_positives_N: NDArray[np.integer[Any]], k: int) -
 
     Formula: (1/n) sum_{j<=k} g_j, 0 where n = 0.
 
-    Shapes:
-        gains_NK [N, K], num_positives_N [N], result [N].
-
-    Relations:
-        Equals P@k * k / n. At most k / n, so below 1 where a text has more than k positives.
+    Relations: Equals P@k * k / n. At most k / n, so below 1 where a text has more than k positives.
 
     Hits at places 1 and 3, four positives, k = 3: 2 / 4.
 
@@ -99,16 +89,11 @@ def ndcg(gains_NK: Gains, num_positives_N: NDArray[np.integer[Any]], k: int) -> 
 
     Formula: [ sum_{j<=k} g_j / log2(j + 1) ] / [ sum_{j<=min(k,n)} 1 / log2(j + 1) ], 0 where n = 0.
 
-    Shapes:
-        gains_NK [N, K], num_positives_N [N], result [N].
+    References: Jarvelin, Kekalainen: Cumulated gain-based evaluation of IR techniques. TOIS 20(4), 2002; the normaliser
+    min(k, n) as in the Extreme Classification Repository.
 
-    References:
-        Jarvelin, Kekalainen: Cumulated gain-based evaluation of IR techniques. TOIS 20(4), 2002; the normaliser
-        min(k, n) as in the Extreme Classification Repository.
-
-    Relations:
-        The normaliser counts positives, not their weights: with inverse propensities as gains the value may pass 1,
-        and PSnDCG divides it by the same of the best gains.
+    Relations: The normaliser counts positives, not their weights: with inverse propensities as gains the value may pass
+    1, and PSnDCG divides it by the same of the best gains.
 
     Hits at places 1 and 3, two positives, k = 3: (1 + 1/2) / (1 + 1/log2(3)) = 1.5 / 1.6309.
 
@@ -133,9 +118,6 @@ def any_hit(hits_NK: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
 
     Formula: 1[ sum_{j<=k} y_j > 0 ].
 
-    Shapes:
-        hits_NK [N, K], result [N].
-
     The first text is hit at place 2, the second nowhere:
 
     >>> any_hit(np.array([[False, True], [False, False]]), 2).tolist()
@@ -150,11 +132,7 @@ def reciprocal_rank(hits_NK: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
 
     Formula: max_{j<=k} y_j / j.
 
-    Shapes:
-        hits_NK [N, K], result [N].
-
-    References:
-        Voorhees: The TREC-8 Question Answering Track Report. TREC 1999.
+    References: Voorhees: The TREC-8 Question Answering Track Report. TREC 1999.
 
     The first text is hit at places 2 and 3, the second only behind place 2:
 
@@ -171,17 +149,11 @@ def reciprocal_rank(hits_NK: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class LabelWeights:
-    """What a hit on each label is worth, with the labels' order by it, which is made once and used for every batch.
+    """What a hit on each label is worth, with the labels' order by it, which is made once and used for every batch."""
 
-    Attributes:
-        values: weight of each label.
-        ranks: place of each label by descending weight.
-        descending: the weights, largest first.
-    """
-
-    values: NDArray[np.float64]
-    ranks: NDArray[np.int64]
-    descending: NDArray[np.float64]
+    values: NDArray[np.float64]  # weight of each label
+    ranks: NDArray[np.int64]  # place of each label by descending weight
+    descending: NDArray[np.float64]  # the weights, largest first
 
     @classmethod
     def of(cls, values_L: NDArray[np.float64]) -> LabelWeights:
@@ -222,10 +194,6 @@ def coverage(label_hits_L: NDArray[np.integer[Any]], label_truth_L: NDArray[np.i
     """coverage@k: of the labels in the truth of any text, the share that is hit in the first k places of any text.
 
     Formula: number of labels with hits_l > 0 / number of labels with truth_l > 0; 0 if no text has a positive.
-
-    Args:
-        label_hits_L: number of texts where the label is among the first k places and in the truth.
-        label_truth_L: number of texts with the label in the truth.
 
     Labels 0 and 1 are in the truth, label 0 is hit (twice, which counts once):
 

@@ -16,30 +16,19 @@ NUM_BINS = 15
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The places whose probability lies between two bounds.
+    """The places whose probability lies between two bounds."""
 
-    Attributes:
-        low: lower bound; it belongs to the bin.
-        high: upper bound; it belongs to the next bin, that of the last one to it.
-        num_places: how many.
-        probability: their mean probability.
-        share: share of them that is right.
-    """
-
-    low: float
-    high: float
-    num_places: int
-    probability: float
-    share: float
+    low: float  # lower bound; it belongs to the bin
+    high: float  # upper bound; it belongs to the next bin, that of the last one to it
+    num_places: int  # how many
+    probability: float  # their mean probability
+    share: float  # share of them that is right
 
 
 def reliability(
     probabilities_P: NDArray[np.floating[Any]], hits_P: NDArray[np.bool_], num_bins: int = NUM_BINS
 ) -> list[ReliabilityBin]:
     """Bins of equal width over 0..1; those without places are left out.
-
-    Shapes:
-        probabilities_P [P], hits_P [P].
 
     >>> for found in reliability(np.array([0.1, 0.2, 0.9]), np.array([False, True, True]), 2):
     ...     print(f"{found.low} to {found.high}: {found.num_places}, {found.probability:.2f}, {found.share:.2f}")
@@ -75,11 +64,7 @@ def expected_calibration_error(
 
     Formula: ECE = sum over bins b of (P_b / P) |mean probability of b - share of b that is right|.
 
-    Shapes:
-        probabilities_P [P], hits_P [P].
-
-    References:
-        Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks, arXiv 1706.04599, equation 3.
+    References: Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks, arXiv 1706.04599, equation 3.
 
     Two of three places have 0.1 and 0.2, and one of them is right: |0.15 - 0.5| counts 2/3; the third has 0.9.
 

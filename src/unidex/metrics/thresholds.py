@@ -16,19 +16,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Threshold:
-    """The minimum probability of a predicted label, and the precision and recall that result.
+    """The minimum probability of a predicted label, and the precision and recall that result."""
 
-    Attributes:
-        probability: labels of at least this probability are predicted.
-        precision: share of predicted labels that are right.
-        recall: share of right labels that are predicted.
-        f1: their harmonic mean.
-    """
-
-    probability: float
-    precision: float
-    recall: float
-    f1: float
+    probability: float  # labels of at least this probability are predicted
+    precision: float  # share of predicted labels that are right
+    recall: float  # share of right labels that are predicted
+    f1: float  # their harmonic mean
 
 
 def best_f1(
@@ -38,10 +31,8 @@ def best_f1(
 
     Formula: F1(t) = 2 hits(t) / (given(t) + num_positives).
 
-    Args:
-        probabilities_P: of each place.
-        hits_P: whether its label is right.
-        num_positives: all labels that the texts have, also those in no place.
+    A place has a probability and a label that is right or not; ``num_positives`` are all labels that the texts have,
+    also those in no place.
 
     >>> found = best_f1(np.array([0.9, 0.6, 0.2]), np.array([True, True, False]), 3)
     >>> found.probability, found.precision, round(found.recall, 2), found.f1
@@ -57,22 +48,13 @@ def at_precision(
 ) -> Threshold | None:
     """The lowest threshold with at least this precision; None where none does.
 
-    Args:
-        probabilities_P: of each place.
-        hits_P: whether its label is right.
-        num_positives: all labels that the texts have, also those in no place.
-        precision: the requested precision, in 0..1.
-
     >>> found = at_precision(np.array([0.9, 0.6, 0.2]), np.array([True, False, True]), 4, 0.6)
     >>> found.probability, round(found.precision, 2), found.recall
     (0.2, 0.67, 0.5)
     """
-    good = [threshold for threshold in _candidates(probabilities_P, hits_P, num_positives) if threshold.f1 > 0]
-    return min(
-        (threshold for threshold in good if threshold.precision >= precision),
-        key=lambda threshold: threshold.probability,
-        default=None,
-    )
+    candidates = _candidates(probabilities_P, hits_P, num_positives)
+    good = [threshold for threshold in candidates if threshold.f1 > 0 and threshold.precision >= precision]
+    return good[-1] if good else None
 
 
 def at_probability(

@@ -31,19 +31,12 @@ _LABELS_AT_ONCE = 16
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
-    """The contribution of each word of a text to the scores of labels.
+    """The contribution of each word of a text to the scores of labels."""
 
-    Attributes:
-        starts: M, the first character of each word.
-        ends: M, the character after it.
-        scores: L x M, the contribution of each word to the score of each label.
-        rest: L, the share that belongs to no word. Scores and rest sum to the heads' scores.
-    """
-
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    scores: NDArray[np.float64]
-    rest: NDArray[np.float64]
+    starts: NDArray[np.int64]  # M, the first character of each word
+    ends: NDArray[np.int64]  # M, the character after it
+    scores: NDArray[np.float64]  # L x M, the contribution of each word to the score of each label
+    rest: NDArray[np.float64]  # L, the share that belongs to no word. Scores and rest sum to the heads' scores.
 
 
 def attribute(
@@ -51,11 +44,7 @@ def attribute(
 ) -> Attribution:
     """Attribute the scores of labels to the words of one text.
 
-    Args:
-        network: encoders and heads.
-        text: the text.
-        dual_LD: the labels' vectors for the dual encoder, with its weight; None where it is not used.
-        classifier_LD: the same for the classifier.
+    The vectors of labels are those of each head, with its weight; None where a head is not used.
     """
     if isinstance(network.encoder, HasExactAttribution):
         return _by_features(network, text, dual_LD, classifier_LD)

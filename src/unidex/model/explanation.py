@@ -9,7 +9,7 @@ Shapes: L labels that are explained, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -27,73 +27,41 @@ _DIGITS = 8
 
 @dataclass(frozen=True)
 class Token:
-    """A word of the text and its contribution to the score.
+    """A word of the text and its contribution to the score."""
 
-    Attributes:
-        token: the word as in the text.
-        start: its first character in the text, from 0.
-        end: the character after its last one.
-        score: its contribution to the heads' parts of the score; below 0 where it counts against the label.
-    """
-
-    token: str
-    start: int
-    end: int
-    score: float
+    token: str  # the word as in the text
+    start: int  # its first character in the text, from 0
+    end: int  # the character after its last one
+    score: float  # its contribution to the heads' parts of the score; below 0 where it counts against the label
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a model gives a text a label.
+    """Why a model gives a text a label."""
 
-    Attributes:
-        id: the label's id.
-        uid: the user's own name of it.
-        text: its text.
-        score: as ``Model.predict`` gives it.
-        probability: that the label is right; None for a model that is not calibrated.
-        frequency: head, torso or tail.
-        parts: the terms of the score, which is their sum: "dual" and "classifier", or "label_tree"; with a decision
-            tree, "decision_tree"; then "knn" and "label_prior". Parts that the model does not have or the mode does
-            not use are left out. With a learned ranker, the contribution of each feature to its score.
-        tokens: words of the text by place; with ``rest`` they sum to the parts of the two heads. With a label tree,
-            they sum to the logit of the label within its cluster; with a learned ranker, to the heads' weighted sum.
-        rest: the share of that sum that belongs to no word.
-        texts: the nearest training texts that have the label: {"text", "similarity"}.
-        together: the predicted labels that occur with it: {"id", "uid", "text", "share"}, the share of the label's
-            training texts that have the other label too.
-    """
-
-    id: int
-    uid: str
-    text: str
-    score: float
-    probability: float | None
-    frequency: str
+    id: int  # the label's id
+    uid: str  # the user's own name of it
+    text: str  # its text
+    score: float  # as ``Model.predict`` gives it
+    probability: float | None  # that the label is right; None for a model that is not calibrated
+    frequency: str  # head, torso or tail
+    # the terms of the score, which is their sum: "dual" and "classifier", or "label_tree"; with a decision tree,
+    # "decision_tree"; then "knn" and "label_prior". Parts that the model does not have or the mode does not use are
+    # left out. With a learned ranker, the contribution of each feature to its score.
     parts: dict[str, float]
+    # words of the text by place; with ``rest`` they sum to the parts of the two heads. With a label tree, they sum to
+    # the logit of the label within its cluster; with a learned ranker, to the heads' weighted sum.
     tokens: list[Token]
-    rest: float
-    texts: list[dict[str, Any]]
+    rest: float  # the share of that sum that belongs to no word
+    texts: list[dict[str, Any]]  # the nearest training texts that have the label: {"text", "similarity"}
+    # the predicted labels that occur with it: {"id", "uid", "text", "share"}, the share of the label's training texts
+    # that have the other label too
     together: list[dict[str, Any]]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "id": self.id,
-            "uid": self.uid,
-            "text": self.text,
-            "score": round(self.score, _DIGITS),
-            "probability": None if self.probability is None else round(self.probability, _DIGITS),
-            "frequency": self.frequency,
-            "parts": {name: round(value, _DIGITS) for name, value in self.parts.items()},
-            "tokens": [
-                {"token": one.token, "start": one.start, "end": one.end, "score": round(one.score, _DIGITS)}
-                for one in self.tokens
-            ],
-            "rest": round(self.rest, _DIGITS),
-            "texts": [dict(row) for row in self.texts],
-            "together": [dict(row) for row in self.together],
-        }
+        rounded: dict[str, Any] = _rounded(asdict(self))
+        return rounded
 
 
 def explain(
@@ -160,6 +128,14 @@ def explain(
     ]
 
 
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_rounded(part) for part in value]
+    return round(value, _DIGITS) if isinstance(value, float) else value
+
+
 def _named(model: Model, label: int) -> dict[str, Any]:
     return {"id": label, "uid": model.labels.uids[label], "text": model.labels.texts[label]}
 
@@ -186,8 +162,7 @@ def _id_of(model: Model, name: str | int) -> int | None:
         return model.labels.id_of(name) if name in model.labels else None
     if isinstance(name, bool) or not isinstance(name, int | np.integer):
         raise DataError(f"a label to explain must be a uid (a string) or an id (a whole number), but is {quoted(name)}")
-    is_there = 0 <= name < len(model.labels) and not model.labels.removed[name]
-    return int(name) if is_there else None
+    return int(name) if model.labels.has_id(int(name)) else None
 
 
 def _probabilities(

@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Container
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -37,6 +36,9 @@ from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
 from unidex.storage.locks import locked
 
+if TYPE_CHECKING:
+    from unidex.model.model import Model
+
 FORMAT = 3
 _READ = (*OLD_NAMES, FORMAT)
 # The files and folders that are read, beside the manifest and the journal of label changes.
@@ -59,33 +61,12 @@ _PARTS = (
 _ENCODER_TABLES = ("features", "classifier_features")
 
 
-@dataclass(frozen=True, eq=False)
-class Contents:
-    """The contents of a model folder.
-
-    Attributes:
-        config: the recipe.
-        network: encoders, heads and classifiers.
-        labels: the labels.
-        scorer: index, kNN part, lexical part, ranker and calibration.
-        metrics: measured values and choices.
-        log: of the training, one JSON object per line.
-    """
-
-    config: Config
-    network: Network
-    labels: LabelSet
-    scorer: Scorer
-    metrics: dict[str, Any]
-    log: str
-
-
-def save(folder: Path, contents: Contents) -> None:
+def save(folder: Path, model: Model) -> None:
     """Write a model folder: complete, or not at all. One that is there is replaced."""
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with unfinished_folder(folder) as unfinished:
-        _write(unfinished, contents)
+        _write(unfinished, model)
         if not folder.exists() and not needs_restore(folder):
             try:
                 unfinished.rename(folder)
@@ -110,8 +91,8 @@ def restore(folder: Path) -> None:
             restore_folder(folder)
 
 
-def load(folder: Path, device: str = "cpu") -> Contents:
-    """Read a model folder; every file is checked against the manifest first."""
+def load(folder: Path, device: str = "cpu") -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str]:
+    """Read the parts of a model, in the order of its arguments; every file is checked against the manifest first."""
     restore(folder)
     _check_manifest(folder)
     try:
@@ -125,7 +106,7 @@ def load(folder: Path, device: str = "cpu") -> Contents:
         ) from error
 
 
-def _read(folder: Path, device: str) -> Contents:
+def _read(folder: Path, device: str) -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str]:
     config = read_saved(folder)
     try:
         dense = load_file(folder / "encoder.safetensors", device=device)
@@ -160,7 +141,7 @@ def _read(folder: Path, device: str) -> Contents:
         None if calibration is None else Calibration.from_dict(calibration),
         LexicalPart.load(lexical_folder, len(labels)) if lexical_folder.is_dir() else None,
     )
-    return Contents(config, network, labels, scorer, metrics, log)
+    return config, network, labels, scorer, metrics, log
 
 
 def _read_json(file: Path) -> Any:
@@ -168,9 +149,9 @@ def _read_json(file: Path) -> Any:
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
 
-def _write(folder: Path, contents: Contents) -> None:
-    network, scorer = contents.network, contents.scorer
-    (folder / "config.toml").write_text(contents.config.as_toml(), encoding="utf-8")
+def _write(folder: Path, model: Model) -> None:
+    network, scorer = model.network, model.scorer
+    (folder / "config.toml").write_text(model.config.as_toml(), encoding="utf-8")
     tables = network.tables()
     dense = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
     dense |= {name: tables[name].weight.contiguous() for name in _ENCODER_TABLES if name in tables}
@@ -182,7 +163,7 @@ def _write(folder: Path, contents: Contents) -> None:
         file.chmod(0o644)
     (folder / "encoder").mkdir()
     network.encoder.save(folder / "encoder")
-    _write_labels(folder / "labels.jsonl", contents.labels)
+    _write_labels(folder / "labels.jsonl", model.labels)
     scorer.index.save(folder / "index")
     if scorer.knn is not None:
         scorer.knn.save(folder / "neighbours")
@@ -192,9 +173,9 @@ def _write(folder: Path, contents: Contents) -> None:
         scorer.lexical.save(folder / "lexical")
     if scorer.fitted is not None:
         (folder / "ranker.json").write_text(json.dumps(scorer.fitted.as_dict()) + "\n", encoding="utf-8")
-    (folder / "metrics.json").write_text(json.dumps(contents.metrics, indent=2) + "\n", encoding="utf-8")
-    (folder / "train.jsonl").write_text(contents.log, encoding="utf-8")
-    (folder / "MODEL_CARD.md").write_text(_card(contents), encoding="utf-8")
+    (folder / "metrics.json").write_text(json.dumps(model.metrics, indent=2) + "\n", encoding="utf-8")
+    (folder / "train.jsonl").write_text(model.log, encoding="utf-8")
+    (folder / "MODEL_CARD.md").write_text(_card(model), encoding="utf-8")
     manifest = {"format": FORMAT, "files": _hashes(folder)}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
@@ -274,9 +255,9 @@ def _unnamed(folder: Path, expected: Container[str]) -> list[str]:
     return [str(name) for name in names if name.parts[0] in _PARTS and str(name) not in expected]
 
 
-def _card(contents: Contents) -> str:
-    config, metrics = contents.config, contents.metrics
-    removed = int(contents.labels.removed.sum())
+def _card(model: Model) -> str:
+    config, metrics = model.config, model.metrics
+    removed = int(model.labels.removed.sum())
     scores = metrics.get("test") or metrics.get("validation") or {}
     rows = [f"| {name} | {value:.2f} |" for name, value in scores.items() if isinstance(value, float)]
     table = "\n".join(["| metric | percent |", "|---|---:|", *rows]) if rows else "Not evaluated."
@@ -285,11 +266,11 @@ def _card(contents: Contents) -> str:
         f"- recipe: {config.recipe or 'own'}. {config.about}\n"
         f"- data: {metrics.get('data', {}).get('name', 'not named')}, "
         f"{metrics.get('data', {}).get('num_train', 0):,} train texts\n"
-        f"- labels: {len(contents.labels) - removed:,}" + (f" ({removed:,} removed)" if removed else "") + "\n"
+        f"- labels: {len(model.labels) - removed:,}" + (f" ({removed:,} removed)" if removed else "") + "\n"
         f"- encoder: {config.encoder.kind}; heads: "
         + ", ".join(name for name in ("dual", "classifier") if getattr(config.heads, name))
         + f"; index: {'tree' if config.tree.levels else config.predict.index}\n\n## Scores on test\n\n{table}\n"
-        + ("" if contents.scorer.calibration is None else _card_of_probabilities(contents.scorer.calibration))
+        + ("" if model.scorer.calibration is None else _card_of_probabilities(model.scorer.calibration))
     )
 
 

@@ -11,7 +11,7 @@ label, J numbers of both heads side by side, D of one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,25 +44,20 @@ def teach(model: Model, texts: Sequence[str], positives: sparse.csr_array) -> di
 
     The labels' vectors rotate (`unidex.model.rotation`), their frequencies rise, and a model with a kNN part adds the
     texts to it: a text that is there already gets the labels it did not have.
-
-    Args:
-        model: the model.
-        texts: new texts, or training texts.
-        positives: texts x labels, with one column per label of the model; the labels of each text.
     """
     labels = _checked_labels(model, texts, positives)
     texts, positives = _distinct(texts, positives)
     vectors_NJ = _encode(model, texts, "encoding")
     scorer, layout = model.scorer, model.scorer.layout
-    heads = list(_trained_heads(model))
+    heads = _trained_heads(model)
     known = _KnownTexts.of(model, vectors_NJ)
     material = _gather_material(model, vectors_NJ, positives, labels, heads, known)
     rows_UD = scorer.index.vectors(labels)
-    for head in heads:
-        old_UD = layout.vectors_of(rows_UD, head.name)
-        new_UD = rotate(old_UD, _pairs(model, material, labels, head))
-        rows_UD = layout.with_head(rows_UD, head.name, new_UD)
-        if head.name == "classifier":
+    for head, temperature in heads.items():
+        old_UD = layout.vectors_of(rows_UD, head)
+        new_UD = rotate(old_UD, _pairs(model, material, labels, head, temperature))
+        rows_UD = layout.with_head(rows_UD, head, new_UD)
+        if head == "classifier":
             _write_classifiers(model, labels, new_UD)
     frequencies = model.labels.frequencies + np.bincount(positives.indices, minlength=len(model.labels))
     scorer.index.replace(labels, layout.with_frequencies(rows_UD, frequencies[labels]))
@@ -117,28 +112,13 @@ def _encode(model: Model, texts: Sequence[str], what: str) -> NDArray[np.float32
     return np.concatenate(blocks)
 
 
-@dataclass(frozen=True)
-class _TrainedHead:
-    """A head that is fine-tuned.
-
-    Attributes:
-        name: dual or classifier.
-        temperature: the divisor of its scores in training.
-    """
-
-    name: Head
-    temperature: float
-
-
-def _trained_heads(model: Model) -> Iterator[_TrainedHead]:
-    """The heads with a weight above 0."""
+def _trained_heads(model: Model) -> dict[Head, float]:
+    """The heads with a weight above 0, each with the divisor of its scores in training."""
     heads, layout = model.config.heads, model.scorer.layout
     dual, classifier = (-model.network.log_scales).exp().tolist()
     as_trained = heads.classifier_normalised == (heads.classifier_search_vectors == "unit")
     temperatures = {"dual": dual, "classifier": classifier if as_trained else TEMPERATURE}
-    for name in layout.heads:
-        if layout.weight(name) > 0:
-            yield _TrainedHead(name, temperatures[name])
+    return {name: temperatures[name] for name in layout.heads if layout.weight(name) > 0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,23 +164,14 @@ def _same_texts(knn: KnnPart, vectors_NJ: NDArray[np.float32]) -> NDArray[np.int
 
 @dataclass(frozen=True, eq=False)
 class _Material:
-    """Texts to learn from, new ones first: vectors of both heads, their labels, and the scored pairs.
+    """Texts to learn from, new ones first: vectors of both heads, their labels, and the scored pairs."""
 
-    Attributes:
-        vectors_NJ: N x J, both heads side by side.
-        positives_NL: the labels of each text.
-        text_P: the text of each pair with a fine-tuned label.
-        label_P: its label, by its place among the fine-tuned labels.
-        positive_P: whether the text has it.
-        num_new: number of new texts.
-    """
-
-    vectors_NJ: NDArray[np.float32]
-    positives_NL: sparse.csr_array
-    text_P: NDArray[np.int64]
-    label_P: NDArray[np.int64]
-    positive_P: NDArray[np.bool_]
-    num_new: int
+    vectors_NJ: NDArray[np.float32]  # N x J, both heads side by side
+    positives_NL: sparse.csr_array  # the labels of each text
+    text_P: NDArray[np.int64]  # the text of each pair with a fine-tuned label
+    label_P: NDArray[np.int64]  # its label, by its place among the fine-tuned labels
+    positive_P: NDArray[np.bool_]  # whether the text has it
+    num_new: int  # number of new texts
 
 
 def _gather_material(
@@ -208,7 +179,7 @@ def _gather_material(
     vectors_NJ: NDArray[np.float32],
     positives_NL: sparse.csr_array,
     chosen: NDArray[np.int64],
-    heads: Sequence[_TrainedHead],
+    heads: Iterable[Head],
     known: _KnownTexts,
 ) -> _Material:
     scorer, layout = model.scorer, model.scorer.layout
@@ -216,7 +187,7 @@ def _gather_material(
     centres_UJ = np.zeros((len(chosen), vectors_NJ.shape[1]), dtype=np.float32)
     rows_UD = scorer.index.vectors(chosen)
     for head in heads:
-        centres_UJ += layout.one_head(layout.vectors_of(rows_UD, head.name), head.name)
+        centres_UJ += layout.one_head(layout.vectors_of(rows_UD, head), head)
     own_UN = sparse.csr_array(positives_NL[:, chosen].T)
     centres_UJ += (own_UN @ vectors_NJ) / np.diff(own_UN.indptr)[:, None].astype(np.float32)
 
@@ -251,18 +222,18 @@ def _gather_material(
     )
 
 
-def _pairs(model: Model, material: _Material, chosen: NDArray[np.int64], head: _TrainedHead) -> Pairs:
+def _pairs(model: Model, material: _Material, chosen: NDArray[np.int64], head: Head, temperature: float) -> Pairs:
     """The pairs that a head learns from; fixed labels compete as a search by this head finds them."""
     scorer, layout = model.scorer, model.scorer.layout
-    texts_ND = layout.head_part(material.vectors_NJ, head.name)
-    rivals = scorer.nearest_by_head(texts_ND, head.name, RIVALS, forbidden=chosen)
+    texts_ND = layout.head_part(material.vectors_NJ, head)
+    rivals = scorer.nearest_by_head(texts_ND, head, RIVALS, forbidden=chosen)
     counted_NK = (rivals.ids >= 0) & ~contains(material.positives_NL, rivals.ids)
-    scores_NK = np.where(counted_NK, rivals.scores.astype(np.float64) / head.temperature, -np.inf)
+    scores_NK = np.where(counted_NK, rivals.scores.astype(np.float64) / temperature, -np.inf)
     held = sparse.coo_array(material.positives_NL)
     stays = ~np.isin(held.coords[1], chosen)
     text_F, label_F = (numbers[stays].astype(np.int64) for numbers in held.coords)
     score_F = pair_scores(
-        texts_ND, text_F, lambda labels: layout.vectors_of(scorer.index.vectors(labels), head.name), label_F
+        texts_ND, text_F, lambda labels: layout.vectors_of(scorer.index.vectors(labels), head), label_F
     )
     return Pairs(
         texts_ND,
@@ -272,8 +243,8 @@ def _pairs(model: Model, material: _Material, chosen: NDArray[np.int64], head: _
         material.positive_P & (material.text_P < material.num_new),
         np.logaddexp.reduce(scores_NK, axis=1),
         text_F,
-        score_F / head.temperature,
-        head.temperature,
+        score_F / temperature,
+        temperature,
     )
 
 

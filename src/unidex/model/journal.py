@@ -43,15 +43,6 @@ class _Header(msgspec.Struct):
     model: str
 
 
-def add_change(texts: list[str], uids: list[str]) -> Change:
-    """The change that adds labels.
-
-    >>> add_change(["Red shoe"], ["7"])
-    {'add': [{'uid': '7', 'text': 'Red shoe'}]}
-    """
-    return {"add": [{"uid": uid, "text": text} for uid, text in zip(uids, texts, strict=True)]}
-
-
 def parse_change(change: Change) -> tuple[list[NamedText], list[str], NamedText | None]:
     """The labels that a change adds, removes and renames; it does one of the three.
 
@@ -156,24 +147,22 @@ class Journal:
         """A lock: no other process appends or replaces the folder meanwhile."""
         return locked(self.folder, wait_seconds=self._wait_seconds)
 
-    def unread(self) -> list[Change]:
-        """The changes that any process has appended since the last call; without any, it costs one stat of the file.
-
-        Raises:
-            ModelError: a line is not a change; the file and the line are named.
-        """
-        return [change for _, change in self.unread_lines()]
-
-    def unread_lines(self) -> list[tuple[int, Change]]:
-        """As `unread`, with the number of each line."""
-        if self._bad is not None:
-            raise self._bad
+    def state(self) -> tuple[int, ...]:
+        """Numbers that differ when the file changed; none if there is no file."""
         try:
             found = self.file.stat()
         except OSError:
-            seen: tuple[int, ...] = ()
-        else:
-            seen = found.st_ino, found.st_size, found.st_mtime_ns
+            return ()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def unread(self) -> list[tuple[int, Change]]:
+        """The changes that any process has appended since the last call, each with the number of its line.
+
+        Without any, it costs one stat of the file. A line that is not a change raises a ModelError.
+        """
+        if self._bad is not None:
+            raise self._bad
+        seen = self.state()
         if seen == self._seen or not self.is_current():
             return []
         written = self._written_from(self._read_to)
@@ -196,11 +185,6 @@ class Journal:
 
         It must fit the model after all earlier changes. So read to the end, check and append under the lock, as
         ``Model.change`` does; if other processes have appended meanwhile, the change is refused.
-
-        Raises:
-            DataError: it is not a change.
-            LockedError: another process is changing the folder.
-            ModelError: the folder holds another model now, or the change cannot be written.
         """
         parse_change(change)
         if self._bad is not None:
@@ -227,7 +211,7 @@ class Journal:
         """
         added: list[Any] = []
         uids: set[str] = set()
-        for number, change in self.unread_lines():
+        for number, change in self.unread():
             joins = "add" in change and len(added) + len(change["add"]) <= _BATCH
             if added and not joins:
                 yield {"add": added}

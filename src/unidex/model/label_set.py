@@ -11,15 +11,28 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex.data.dataset import Dataset
 from unidex.errors import DataError, quoted
 from unidex.metrics.bins import CLASSES, frequency_classes
 from unidex.model.journal import unknown_label
 
 Order = Literal["frequency", "text", "id"]
 ORDERS = ("frequency", "text", "id")
+Frequency = Literal["head", "torso", "tail"]
+
+
+class LabelRow(msgspec.Struct):
+    """A label: its id, the user's own name, its text, and how many train texts have it."""
+
+    id: int
+    uid: str
+    text: str
+    frequency: Frequency
+    num_texts: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +73,13 @@ class LabelSet:
             object.__setattr__(self, name, value)
         self._show(len(self.texts))
 
+    @classmethod
+    def of(cls, dataset: Dataset) -> LabelSet:
+        """The labels of a data set; without uids, a label's number is its uid."""
+        uids = [dataset.labels.uid(label) for label in range(dataset.num_labels)]
+        removed = np.zeros(dataset.num_labels, dtype=bool)
+        return cls(list(dataset.labels.texts), uids, dataset.label_frequencies(), removed)
+
     def __len__(self) -> int:
         return len(self.frequencies)
 
@@ -75,9 +95,9 @@ class LabelSet:
         return [text.casefold() for text in self.texts]
 
     @cached_property
-    def _classes(self) -> list[str]:
+    def _classes(self) -> list[Frequency]:
         """Head, torso or tail by id; computed once, because answers name the class of each label."""
-        return [CLASSES[number] for number in frequency_classes(self.frequencies).tolist()]
+        return [CLASSES[number] for number in frequency_classes(self.frequencies).tolist()]  # type: ignore[misc]
 
     def __contains__(self, uid: object) -> bool:
         """Whether a label that is not removed has this uid."""
@@ -90,9 +110,18 @@ class LabelSet:
         except KeyError:
             raise DataError(unknown_label(uid)) from None
 
-    def frequency_class(self, label: int) -> str:
+    def has_id(self, label: int) -> bool:
+        """Whether an id belongs to a label that is not removed."""
+        return 0 <= label < len(self) and not self.removed[label]
+
+    def frequency_class(self, label: int) -> Frequency:
         """Head, torso or tail."""
         return self._classes[label]
+
+    def row(self, label: int) -> LabelRow:
+        """A label as it is listed."""
+        frequency, num_texts = self._classes[label], int(self.frequencies[label])
+        return LabelRow(label, self.uids[label], self.texts[label], frequency, num_texts)
 
     def with_labels(self, texts: Sequence[str], uids: Sequence[str]) -> LabelSet:
         """The labels with further ones, which get the next ids and have no training text."""
@@ -106,7 +135,7 @@ class LabelSet:
                 self._rooms[name] = np.concatenate([room[:first], np.zeros(size - first, dtype=room.dtype)])
         self.texts.extend(texts)
         self.uids.extend(uids)
-        classes.extend([CLASSES[-1]] * len(texts))
+        classes.extend(["tail"] * len(texts))
         ids.update(zip(uids, range(first, count), strict=True))
         if folded is not None:
             folded.extend(text.casefold() for text in texts)
@@ -137,13 +166,7 @@ class LabelSet:
     def select(
         self, *, search: str = "", frequency: str | None = None, order: Order = "frequency"
     ) -> NDArray[np.int64]:
-        """Ids of labels that are not removed, in an order; ties by id.
-
-        Args:
-            search: only labels with this in their text, in any case, or as their uid.
-            frequency: only head, torso or tail labels.
-            order: "frequency" (most frequent first), "text" or "id".
-        """
+        """Ids of labels that have ``search`` in their text, in any case, or as their uid; ties go by id."""
         for what, value, known in (("order", order, ORDERS), ("frequency", frequency, (None, *CLASSES))):
             if value not in known:
                 wanted = ", ".join(str(name) for name in known if name)

@@ -14,7 +14,6 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.config import Config
-from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError, UnidexError, listed
 from unidex.model import folder as model_folder
 from unidex.model.journal import Change, Journal, check_change, check_label, check_uids, parse_change
@@ -85,15 +84,8 @@ class Model:
     ) -> Model:
         """A model from a trained network.
 
-        Args:
-            config: the recipe.
-            network: the trained network.
-            labels: the labels.
-            prepared_labels: their prepared texts.
-            metrics: measured values and choices.
-            train: prepared training texts and their positives, for the kNN part.
-            train_texts: the texts themselves, for snippets. A model with snippets has a kNN part even where that has
-                weight 0.
+        ``train`` is the prepared training texts and their positives, for the kNN part; ``train_texts`` are the texts
+        themselves, for snippets. A model with snippets has a kNN part even where that has weight 0.
         """
         network.eval()
         predict = config.predict
@@ -227,7 +219,7 @@ class Model:
     def remove_labels(self, ids: Sequence[int]) -> None:
         """Never predict these labels again. The ids of the others do not change."""
         chosen = np.unique(np.asarray(ids, dtype=np.int64))
-        wrong = [int(label) for label in chosen if not 0 <= label < len(self.labels) or self.labels.removed[label]]
+        wrong = [label for label in chosen.tolist() if not self.labels.has_id(label)]
         if wrong:
             raise DataError(f"labels to remove must be among the model's, but it does not have {listed(wrong)}")
         self.scorer.index.remove(chosen)
@@ -235,7 +227,7 @@ class Model:
 
     def rename_label(self, label: int, text: str) -> None:
         """Give a label another text, by which the dual encoder knows it; its id, uid and classifier stay."""
-        if not 0 <= label < len(self.labels) or self.labels.removed[label]:
+        if not self.labels.has_id(label):
             raise DataError(f"a label to rename must be among the model's, but it does not have {label}")
         check_label(self.labels.uids[label], text)
         dual = self.vectors([text]).dual
@@ -287,19 +279,13 @@ class Model:
     def save(self, folder: str | Path) -> None:
         """Write the model folder: complete, or not at all; changes of labels are in it, and no journal."""
         if self.journal is None or Path(folder).resolve() != self.journal.folder.resolve():
-            self._save(Path(folder))
+            model_folder.save(Path(folder), self)
             return
         # Over itself: changes that other processes have appended meanwhile would be lost with the folder.
         with self.journal.locked():
             self.catch_up()
-            self._save(Path(folder))
+            model_folder.save(Path(folder), self)
             self.journal = Journal(folder)
-
-    def _save(self, folder: Path) -> None:
-        contents = model_folder.Contents(
-            self.config, self.network, self.labels, self.scorer, metrics=self.metrics, log=self.log
-        )
-        model_folder.save(folder, contents)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Model:
@@ -311,7 +297,7 @@ class Model:
                 model_folder.restore(Path(folder))
                 journal = Journal(folder)
                 try:
-                    model = cls._read(Path(folder), device)
+                    model = cls(*model_folder.load(Path(folder), device))
                     model.journal = journal
                     model.catch_up()
                 except (UnidexError, OSError, LookupError, ValueError):
@@ -321,14 +307,3 @@ class Model:
                     if journal.is_current():
                         return model
         raise ModelError(f"{folder}: a model must not change while it is read, but it was replaced; load it again")
-
-    @classmethod
-    def _read(cls, folder: Path, device: str) -> Model:
-        found = model_folder.load(folder, device)
-        return cls(found.config, found.network, found.labels, found.scorer, found.metrics, found.log)
-
-
-def label_set(texts: Texts, uids: Texts | None, frequencies: NDArray[np.int64]) -> LabelSet:
-    """The labels of a data set as the labels of a model; without uids, a label's number is its uid."""
-    names = [str(number) for number in range(len(texts))] if uids is None else list(uids)
-    return LabelSet(list(texts), names, frequencies, np.zeros(len(texts), dtype=bool))

@@ -27,12 +27,6 @@ def initial_classifiers(
     Only labels with training texts count: the classifiers of others are such means themselves. So labels get the same
     classifiers one by one as all together. Where no label has training texts, all count.
 
-    Args:
-        dual_ND: the dual encoder's vectors of the new labels' texts.
-        classifiers_LD: the classifiers of the known labels.
-        frequencies_L: number of training texts per label.
-        scorer: searches the known labels.
-
     Shapes: result [N, D].
     """
     queries = dual_ND.cpu().numpy()

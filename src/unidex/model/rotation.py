@@ -20,29 +20,18 @@ _PAIRS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The pairs of texts and labels that one head learns from. Scores are divided by the temperature.
+    """The pairs of texts and labels that one head learns from. Scores are divided by the temperature."""
 
-    Attributes:
-        texts_ND: vectors of texts.
-        text_P: the text of each pair with a fine-tuned label.
-        label_P: its label, as a row of the fine-tuned vectors.
-        positive_P: whether the text has the label.
-        new_P: whether the pair is to be learned; the other pairs only resist changes.
-        log_rest_N: the logarithm of the sum of exp(score) over fixed labels that the text does not have.
-        text_F: the text of each pair with a fixed label that the text has.
-        score_F: its score.
-        temperature: the divisor of scores.
-    """
-
-    texts_ND: NDArray[np.float32]
-    text_P: NDArray[np.int64]
-    label_P: NDArray[np.int64]
-    positive_P: NDArray[np.bool_]
-    new_P: NDArray[np.bool_]
+    texts_ND: NDArray[np.float32]  # vectors of texts
+    text_P: NDArray[np.int64]  # the text of each pair with a fine-tuned label
+    label_P: NDArray[np.int64]  # its label, as a row of the fine-tuned vectors
+    positive_P: NDArray[np.bool_]  # whether the text has the label
+    new_P: NDArray[np.bool_]  # whether the pair is to be learned; the other pairs only resist changes
+    # the logarithm of the sum of exp(score) over fixed labels that the text does not have
     log_rest_N: NDArray[np.float64]
-    text_F: NDArray[np.int64]
-    score_F: NDArray[np.float64]
-    temperature: float
+    text_F: NDArray[np.int64]  # the text of each pair with a fixed label that the text has
+    score_F: NDArray[np.float64]  # its score
+    temperature: float  # the divisor of scores
 
 
 def rotate(

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.data.dataset import Dataset
 from unidex.errors import DataError, quoted
-from unidex.metrics.bins import CLASSES, frequency_classes
+from unidex.model.label_set import LabelRow, LabelSet
 from unidex.nn.network import Vectors
 from unidex.topk import TopK
 
@@ -50,35 +51,35 @@ def correlations(positives_NL: sparse.csr_array, label: int) -> NDArray[np.float
     return shares_L
 
 
-def find_label(
-    wanted: str, texts: Sequence[str], uids: Sequence[str], frequencies_L: NDArray[np.int64], ids: Sequence[int]
-) -> int:
+class SimilarLabel(LabelRow):
+    """A label similar to another, with its score."""
+
+    score: float
+
+
+def find_label(wanted: str, labels: LabelSet) -> int:
     """A label by its uid, else by its text, else by its text in any case, else by a part that no other text has.
 
-    Args:
-        wanted: the user's name of the label.
-        texts: texts of all labels.
-        uids: their uids.
-        frequencies_L: their numbers of training texts; of several candidates the error names the most frequent.
-        ids: the labels to search.
-
-    >>> find_label("shoe", ["Red shoe", "Hat"], ["a", "b"], np.array([3, 1]), [0, 1])
+    >>> labels = LabelSet(["Red shoe", "Hat"], ["a", "b"], np.array([3, 1]), np.zeros(2, dtype=bool))
+    >>> find_label("shoe", labels)
     0
-    >>> find_label("hats", ["Red shoe", "Hat"], ["a", "b"], np.array([3, 1]), [0, 1])
+    >>> find_label("hats", labels)
     Traceback (most recent call last):
     unidex.errors.DataError: a label must be there under its uid, its text or a part of it, but 'hats' is not;
         near it: 'Hat' (b)
     """
+    if wanted in labels:
+        return labels.id_of(wanted)
+    texts = {label: labels.texts[label] for label in np.flatnonzero(~labels.removed).tolist()}
+    named = [label for label, text in texts.items() if text == wanted]
     folded = wanted.casefold()
-    exact = [label for label in ids if uids[label] == wanted]
-    named = exact or [label for label in ids if texts[label] == wanted]
     if not named and folded:
-        lower = {label: texts[label].casefold() for label in ids}
+        lower = {label: text.casefold() for label, text in texts.items()}
         named = [label for label, text in lower.items() if text == folded]
         named = named or [label for label, text in lower.items() if folded in text]
         if not named:
             near = _near(folded, lower)
-            hint = f"near it: {_shown(near, texts, uids)}" if near else "look for another word of it"
+            hint = f"near it: {_shown(near, labels)}" if near else "look for another word of it"
             raise DataError(
                 f"a label must be there under its uid, its text or a part of it, but {quoted(wanted)} is not; {hint}"
             )
@@ -86,11 +87,11 @@ def find_label(
         return named[0]
     if not named:
         raise DataError("a label must be named by its uid, its text or a part of it, but nothing is given")
-    order = sorted(named, key=lambda label: (-int(frequencies_L[label]), label))
+    order = sorted(named, key=lambda label: (-int(labels.frequencies[label]), label))
     more = f" and {len(order) - _MAX_CANDIDATES:,} more" if len(order) > _MAX_CANDIDATES else ""
     raise DataError(
         f"a label must be named so that no other is meant too, but {quoted(wanted)} fits {len(order):,}: "
-        f"{_shown(order, texts, uids)}{more}; take its uid"
+        f"{_shown(order, labels)}{more}; take its uid"
     )
 
 
@@ -99,25 +100,18 @@ def similar_in_data(dataset: Dataset, wanted: str, k: int = 10) -> dict[str, Any
 
     The result is ``{"name", "by": "texts", "label": {...}, "similar": [{..., "score"}]}``; a score is P(i | j).
     """
-    texts, frequencies_L = dataset.labels.texts, dataset.label_frequencies()
-    uids = [dataset.labels.uid(label) for label in range(dataset.num_labels)]
-    label = find_label(wanted, texts, uids, frequencies_L, range(dataset.num_labels))
+    labels = LabelSet.of(dataset)
+    label = find_label(wanted, labels)
     shares_L = correlations(dataset.train.positives, label)
     ids = np.flatnonzero(shares_L)
     found = TopK.rank(ids[None], shares_L[None, ids]).first(k)
-    return _rows(dataset.name, "texts", label, found, texts, uids, frequencies_L)
+    return _result(dataset.name, "texts", labels, label, found)
 
 
 def similar_in_model(name: str, model: Model, wanted: str, k: int = 10) -> dict[str, Any]:
-    """The labels whose vectors are nearest to a label's, as `nearest_labels` finds them.
-
-    The result is that of `similar_in_data` with ``"by": "vectors"``.
-    """
-    labels = model.labels
-    alive = np.flatnonzero(~labels.removed).tolist()
-    label = find_label(wanted, labels.texts, labels.uids, labels.frequencies, alive)
-    found = nearest_labels(model, label, k)
-    return _rows(name, "vectors", label, found, labels.texts, labels.uids, labels.frequencies)
+    """The labels whose vectors are nearest to a label's; the result is that of `similar_in_data`, "by" vectors."""
+    label = find_label(wanted, model.labels)
+    return _result(name, "vectors", model.labels, label, nearest_labels(model, label, k))
 
 
 def nearest_labels(model: Model, label: int, k: int = 10) -> TopK:
@@ -138,32 +132,20 @@ def nearest_labels(model: Model, label: int, k: int = 10) -> TopK:
     return scorer.nearest(vectors, k, forbidden=[label])
 
 
-def _rows(
-    name: str,
-    by: str,
-    label: int,
-    found: TopK,
-    texts: Sequence[str],
-    uids: Sequence[str],
-    frequencies_L: NDArray[np.int64],
-) -> dict[str, Any]:
-    classes = frequency_classes(frequencies_L)
-
-    def row(number: int) -> dict[str, Any]:
-        return {
-            "id": number,
-            "uid": uids[number],
-            "text": texts[number],
-            "frequency": CLASSES[classes[number]],
-            "num_texts": int(frequencies_L[number]),
-        }
-
-    similar = [
-        row(number) | {"score": round(score, 6)}
-        for number, score in zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True)
-        if number >= 0
+def similar_rows(labels: LabelSet, found: TopK) -> list[SimilarLabel]:
+    """One row of results as labels with their scores."""
+    return [
+        SimilarLabel(**msgspec.structs.asdict(labels.row(label)), score=round(score, 6))
+        for label, score in zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True)
+        if label >= 0
     ]
-    return {"name": name, "by": by, "label": row(label), "similar": similar}
+
+
+def _result(name: str, by: str, labels: LabelSet, label: int, found: TopK) -> dict[str, Any]:
+    result: dict[str, Any] = msgspec.to_builtins(
+        {"name": name, "by": by, "label": labels.row(label), "similar": similar_rows(labels, found)}
+    )
+    return result
 
 
 def _near(folded: str, lower: dict[int, str]) -> list[int]:
@@ -175,5 +157,5 @@ def _near(folded: str, lower: dict[int, str]) -> list[int]:
     return sorted(near, key=lambda label: (-hits[label], len(lower[label]), label))[:_MAX_CANDIDATES]
 
 
-def _shown(labels: Sequence[int], texts: Sequence[str], uids: Sequence[str]) -> str:
-    return ", ".join(f"{quoted(texts[label])} ({uids[label]})" for label in labels[:_MAX_CANDIDATES])
+def _shown(ids: Sequence[int], labels: LabelSet) -> str:
+    return ", ".join(f"{quoted(labels.texts[label])} ({labels.uids[label]})" for label in ids[:_MAX_CANDIDATES])

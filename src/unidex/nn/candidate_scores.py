@@ -24,11 +24,6 @@ def candidate_scores(texts_BD: Tensor, rows_UD: Tensor, places_BK: Tensor) -> Te
     Formula: s_bk = <x_b, w_p> with p = places_bk. Where candidates are few among the rows they are copied out, some
     texts at a time; else all rows are scored, and the candidates' scores are selected.
 
-    Args:
-        texts_BD: one vector per text.
-        rows_UD: the rows of all candidates.
-        places_BK: for each text, the rows of its candidates.
-
     >>> rows = torch.tensor([[1.0], [2.0], [3.0]])
     >>> candidate_scores(torch.tensor([[1.0], [10.0]]), rows, torch.tensor([[0, 2], [1, 1]])).tolist()
     [[1.0, 3.0], [20.0, 20.0]]

@@ -185,11 +185,8 @@ class ClassifierParts(nn.Module):
     ) -> Tensor:
         """Classifiers of labels, U x D, or one number more with a bias, which is that of ``own_UD``.
 
-        Args:
-            ids_U: the labels.
-            own_UD: their rows of the classifiers' own; None where those are not used.
-            vectors: the vectors of words.
-            touched: in training, the vectors used are appended.
+        ``own_UD`` are their rows of the classifiers' own, None where those are not used; ``vectors`` are those of
+        words.
         """
         parts = [] if own_UD is None or not self.free else [own_UD[:, : self.dim]]
         if self.rows:

@@ -1,12 +1,13 @@
 """Heads: from an encoder's vector to the vectors that are scored.
 
-The dual head makes unit vectors of texts and of label texts; the classifier head makes vectors of texts that meet one
-free vector per label.
+The dual head makes unit vectors of texts and of label texts; the classifier head makes vectors of texts, which are
+scored with one free vector per label.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +16,7 @@ from unidex.nn.initialisation import orthogonal_linear
 
 
 class _Head(nn.Module):
-    """A linear layer, or none, and dropout.
-
-    Attributes:
-        dim: numbers per vector.
-    """
+    """A linear layer, or none, and dropout."""
 
     def __init__(self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True) -> None:
         super().__init__()
@@ -34,10 +31,8 @@ class DualHead(_Head):
     Without the norm, DEXML's second regime (arXiv 2310.10636): vectors of any length, temperature 1.
     """
 
-    def __init__(
-        self, dim_in: int, dim: int, *, dropout: float = 0.1, projection: bool = True, normalised: bool = True
-    ) -> None:
-        super().__init__(dim_in, dim, dropout=dropout, projection=projection)
+    def __init__(self, dim_in: int, dim: int, *, normalised: bool = True, **options: Any) -> None:
+        super().__init__(dim_in, dim, **options)
         self.normalised = normalised
 
     def forward(self, encoded: Tensor) -> Tensor:
@@ -56,17 +51,8 @@ class ClassifierHead(_Head):
     With ``bias`` a 1 follows the vector of a text, and the last number of a label's vector is its bias.
     """
 
-    def __init__(
-        self,
-        dim_in: int,
-        dim: int,
-        *,
-        dropout: float = 0.1,
-        projection: bool = True,
-        searched: str = "unit",
-        bias: bool = False,
-    ) -> None:
-        super().__init__(dim_in, dim, dropout=dropout, projection=projection)
+    def __init__(self, dim_in: int, dim: int, *, searched: str = "unit", bias: bool = False, **options: Any) -> None:
+        super().__init__(dim_in, dim, **options)
         self.searched, self.bias = searched, bias
         self.dim += bias
 
@@ -78,11 +64,11 @@ class ClassifierHead(_Head):
         return nn.functional.pad(dropped, (0, 1), value=1.0) if self.bias else dropped
 
     def as_searched(self, vectors: Tensor) -> Tensor:
-        """Vectors of texts or of classifiers as they meet in a search."""
+        """Vectors of texts or of classifiers as a search scores them."""
         return self.unit(vectors) if self.searched == "unit" else vectors
 
     def unit(self, vectors: Tensor) -> Tensor:
-        """Vectors of length 1; a bias, or the 1 that meets it, stays as it is."""
+        """Vectors of length 1; a bias, or the 1 in its place, stays as it is."""
         return self.beside_bias(lambda part: nn.functional.normalize(part, dim=1), vectors)
 
     def beside_bias(self, change: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ Shapes: L labels, D numbers of a classifier.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -116,13 +116,8 @@ def initialise_classifiers(
 ) -> None:
     """Give new classifiers, and biases, the initial values of the recipe; surrogate clusters stay random.
 
-    Args:
-        network: in eval mode: initial vectors are vectors as they are searched.
-        config: the recipe, or the recipe of a stage.
-        label_texts: prepared texts of all labels.
-        texts: prepared train texts.
-        positives: train texts x what is learned, labels or clusters of them.
-        processes: the processes; each has a shard of the classifiers.
+    The network is in eval mode: initial vectors are vectors as they are searched. ``positives`` are train texts x what
+    is learned, labels or clusters of them; each process has a shard of their classifiers.
     """
     heads, shard = config.heads, processes.shard(positives.shape[1])
     if heads.classifier_init == "label-text" and not config.train.surrogate:
@@ -166,23 +161,17 @@ def classifiers_from_centroids(
     )
 
 
-def initialise_biases(network: Network, bias: str, positives: sparse.csr_array, shard: slice) -> None:
+def initialise_biases(
+    network: Network, bias: str, positives: sparse.csr_array, shard: slice, biases_L: Tensor | None = None
+) -> None:
     """Set the bias of each label in a shard to 0, or to ln(p / (1 - p)) with p the share of texts that have it.
 
-    A score is divided by the temperature, and the bias with it: the quotient is the log odds.
+    A score is divided by the temperature, and the bias with it: the quotient is the log odds. ``biases_L`` are those of
+    the classifiers unless given.
     """
-    assert network.classifiers is not None
-    _set_biases(network, network.classifiers.weight[:, -1], bias, positives, shard)
-
-
-def initialise_cluster_biases(network: Network, bias: str, of_levels: Sequence[sparse.csr_array]) -> None:
-    """The same for the clusters of a label tree; ``of_levels`` are texts x clusters, level by level."""
-    assert network.tree is not None
-    for table, positives in zip(network.tree.tables, of_levels, strict=True):
-        _set_biases(network, table.weight[:, -1], bias, positives, slice(0, table.num_rows))
-
-
-def _set_biases(network: Network, biases_L: Tensor, bias: str, positives: sparse.csr_array, shard: slice) -> None:
+    if biases_L is None:
+        assert network.classifiers is not None
+        biases_L = network.classifiers.weight[:, -1]
     if bias == "zero":
         biases_L.zero_()
         return

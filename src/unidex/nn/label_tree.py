@@ -19,7 +19,8 @@ from scipy import sparse
 Ids = NDArray[np.int64]
 # Rows of unit length, dense or sparse.
 Rows = Any
-_STARTS = 3
+# Of 2-means.
+_STARTS, _MAX_ROUNDS = 3, 20
 
 
 def label_centroids(
@@ -54,12 +55,8 @@ def balanced_clusters(centroids_LF: Rows, num_clusters: int, rng: np.random.Gene
     """The cluster of each label, L, by recursive balanced spherical 2-means; sizes differ by at most one.
 
     A group is cut in two by 2-means with sizes that are given: labels are ordered by how much nearer they are to the
-    one centre than to the other, and the first ones go there. Neighbouring clusters have numbers that are near.
-
-    Args:
-        centroids_LF: one row per label, of length 1, dense or sparse.
-        num_clusters: C, at most L.
-        rng: for the first two centres of each cut.
+    one centre than to the other, and the first ones go there. Neighbouring clusters have numbers that are near. For the
+    arguments see `nested_clusters`.
 
     References: Parabel (WWW 2018); Astec (arXiv 2111.06685) with 65,536 clusters.
 
@@ -68,20 +65,10 @@ def balanced_clusters(centroids_LF: Rows, num_clusters: int, rng: np.random.Gene
     >>> bool(found[0] == found[2] != found[1] == found[3])
     True
     """
-    num_labels = centroids_LF.shape[0]
-    if not 1 <= num_clusters <= max(1, num_labels):
-        raise ValueError(f"clusters must be 1 to {num_labels}, as many as labels, but are {num_clusters}")
-    found = np.zeros(num_labels, dtype=np.int64)
-    for number, members in enumerate(
-        _divided(centroids_LF, np.arange(num_labels), _even(num_labels, num_clusters), rng)
-    ):
-        found[members] = number
-    return found
+    return nested_clusters(centroids_LF, [num_clusters], rng, narrow=False).parents[-1]
 
 
-def _divided(
-    centroids_LF: Rows, members: Ids, sizes: Ids, rng: np.random.Generator, *, narrow: bool = False
-) -> list[Ids]:
+def _divided(centroids_LF: Rows, members: Ids, sizes: Ids, rng: np.random.Generator, *, narrow: bool) -> list[Ids]:
     """Groups of these sizes, by cutting in two again and again; groups that are near have numbers that are near."""
     found = [members] * len(sizes)
     groups = [(members, 0, len(sizes))]
@@ -106,11 +93,6 @@ def _even(total: int, count: int) -> Ids:
 class LabelTree:
     """Clusters of clusters of labels.
 
-    Attributes:
-        parents: of each level, the coarsest first: the cluster there of each cluster of the next level, or, of the
-            last level, of each label.
-        levels: which levels of a recipe they are.
-
     >>> tree = LabelTree((np.array([0, 0, 1]), np.array([2, 0, 1, 2])), (0, 1))
     >>> tree.num_clusters, tree.num_labels
     ((2, 3), 4)
@@ -118,8 +100,10 @@ class LabelTree:
     [[[0, 1], [2, -1]], [[1, -1], [2, -1], [0, 3]]]
     """
 
+    # Of each level, the coarsest first: the cluster there of each cluster of the next level, or, of the last level, of
+    # each label.
     parents: tuple[Ids, ...]
-    levels: tuple[int, ...]
+    levels: tuple[int, ...]  # which levels of a recipe they are
 
     @property
     def num_labels(self) -> int:
@@ -146,18 +130,24 @@ class LabelTree:
 
 
 def nested_clusters(
-    centroids_LF: Rows, counts: Sequence[int], rng: np.random.Generator, levels: Sequence[int] | None = None
+    centroids_LF: Rows,
+    counts: Sequence[int],
+    rng: np.random.Generator,
+    levels: Sequence[int] | None = None,
+    *,
+    narrow: bool = True,
 ) -> LabelTree:
     """A tree whose finest clusters are balanced, and whose coarser ones are the upper cuts of the same recursion.
 
-    With one level these are the `balanced_clusters`, up to rounding. Sizes of the finest clusters differ by at most
-    one, and a cluster of a coarser level has as many of the next one's as any other there, or one more.
+    Sizes of the finest clusters differ by at most one, and a cluster of a coarser level has as many of the next one's
+    as any other there, or one more.
 
     Args:
         centroids_LF: one row per label, of length 1, dense or sparse.
         counts: clusters of each level, the coarsest first, rising, at most L.
         rng: for the first two centres of each cut.
         levels: which levels of a recipe they are; the first ones where None.
+        narrow: see `cut`.
 
     References: Parabel (WWW 2018); AttentionXML (arXiv 1811.01727), whose shallow trees CascadeXML takes.
 
@@ -177,14 +167,14 @@ def nested_clusters(
     sizes = [widths[-1]]
     for width in reversed(widths[:-1]):
         sizes.insert(0, np.add.reduceat(sizes[0], np.cumsum(width) - width))
-    groups = _divided(centroids_LF, np.arange(num_labels), sizes[0], rng, narrow=True)
+    groups = _divided(centroids_LF, np.arange(num_labels), sizes[0], rng, narrow=narrow)
     parents = []
     for width, below in zip(widths[:-1], sizes[1:], strict=True):
         parts = np.split(below, np.cumsum(width)[:-1])
         groups = [
             child
             for group, part in zip(groups, parts, strict=True)
-            for child in _divided(centroids_LF, group, part, rng, narrow=True)
+            for child in _divided(centroids_LF, group, part, rng, narrow=narrow)
         ]
         parents.append(np.repeat(np.arange(len(width)), width))
     found = np.zeros(num_labels, dtype=np.int64)
@@ -207,7 +197,6 @@ def cut(
     size: int,
     rng: np.random.Generator,
     *,
-    max_rounds: int = 20,
     min_gain: float = 1e-4,
     narrow: bool = False,
 ) -> tuple[Ids, Ids]:
@@ -225,15 +214,15 @@ def cut(
     starts = [rng.choice(len(members), 2, replace=False) for _ in range(_STARTS)]
     if 2 * size != len(members):
         starts += [ends[::-1] for ends in starts]
-    tried = [_rounds(rows, ends, size, max_rounds, min_gain) for ends in starts]
+    tried = [_rounds(rows, ends, size, min_gain) for ends in starts]
     _, order = max(tried, key=lambda found: found[0])
     return members[np.sort(order[:size])], members[np.sort(order[size:])]
 
 
-def _rounds(rows: Rows, ends: Ids, size: int, max_rounds: int, min_gain: float) -> tuple[float, Ids]:
+def _rounds(rows: Rows, ends: Ids, size: int, min_gain: float) -> tuple[float, Ids]:
     centres_2F = _dense(rows[ends])
     before, order = -math.inf, np.arange(rows.shape[0])
-    for _ in range(max_rounds):
+    for _ in range(_MAX_ROUNDS):
         similarity = np.asarray(rows @ centres_2F.T)
         tried = np.argsort(similarity[:, 1] - similarity[:, 0], kind="stable")
         first, second = tried[:size], tried[size:]
@@ -254,8 +243,7 @@ def _narrow(rows: Rows) -> Rows:
 
 
 def _dense(rows: Rows) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = np.asarray(rows.todense() if sparse.issparse(rows) else rows, dtype=np.float32)
-    return found
+    return np.asarray(rows.todense() if sparse.issparse(rows) else rows, dtype=np.float32)
 
 
 def _unit(rows: Rows) -> Any:

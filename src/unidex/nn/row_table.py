@@ -9,6 +9,7 @@ Shapes: R rows in the table, U rows of a step, D dimensions.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,125 +89,103 @@ class Touched:
     rows: Tensor
 
 
-class RowAdam:
-    """Adam on the rows of a step only ("lazy" Adam), with decoupled weight decay.
+class RowOptimiser(ABC):
+    """Moves the rows of a step, and no others.
 
-    For a row touched for the t-th time with gradient g:
-      m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
-      w = (1 - lr wd) w - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
-    It equals dense Adam when every step touches every row. Two numbers of state per weight, one per row.
+    Attributes:
+        table: the table.
+        names: the tensors of its state, which are attributes too.
     """
 
-    def __init__(
-        self,
-        table: RowTable,
-        *,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-    ) -> None:
+    names: tuple[str, ...]
+
+    def __init__(self, table: RowTable) -> None:
         self.table = table
-        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
-        self.mean, self.square = table.zeros("mean"), table.zeros("square")
-        self.times = torch.zeros(table.num_rows, 1, device=table.weight.device)
 
     @torch.no_grad()
     def step(self, ids_U: Tensor, rows_UD: Tensor, lr: float) -> None:
         """Write back the rows that ``gather`` gave, moved along their gradient."""
-        grad = rows_UD.grad
-        if grad is None:
-            return
-        first, second = self.betas
-        mean = self.mean.index_select(0, ids_U).lerp_(grad, 1 - first)
-        square = self.square.index_select(0, ids_U).mul_(second).addcmul_(grad, grad, value=1 - second)
+        if rows_UD.grad is not None:
+            self.table.weight.index_copy_(0, ids_U, self._moved_(rows_UD.detach(), rows_UD.grad, ids_U, lr))
+
+    @abstractmethod
+    def _moved_(self, rows_UD: Tensor, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
+        """The rows after a step, in their memory; the state changes with them."""
+
+    def state(self) -> dict[str, Tensor]:
+        """The state, to be saved."""
+        return {name: getattr(self, name) for name in self.names}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take a saved state."""
+        for name in self.names:
+            getattr(self, name).copy_(state[name])
+
+
+class RowAdam(RowOptimiser):
+    """Adam on the rows of a step only ("lazy" Adam).
+
+    For a row touched for the t-th time with gradient g, b1 = 0.9, b2 = 0.999 and eps = 1e-8:
+      m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  w = w - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+    It equals dense Adam when every step touches every row. Two numbers of state per weight, one per row.
+    """
+
+    names = ("mean", "square", "times")
+
+    def __init__(self, table: RowTable) -> None:
+        super().__init__(table)
+        self.mean, self.square = table.zeros("mean"), table.zeros("square")
+        self.times = torch.zeros(table.num_rows, 1, device=table.weight.device)
+
+    def _moved_(self, rows_UD: Tensor, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
+        first, second, eps = 0.9, 0.999, 1e-8
+        mean = self.mean.index_select(0, ids_U).lerp_(grad_UD, 1 - first)
+        square = self.square.index_select(0, ids_U).mul_(second).addcmul_(grad_UD, grad_UD, value=1 - second)
         times = self.times.index_select(0, ids_U).add_(1)
         self.mean.index_copy_(0, ids_U, mean)
         self.square.index_copy_(0, ids_U, square)
         self.times.index_copy_(0, ids_U, times)
         scale = (1 - second**times).sqrt_()
-        moved = mean.mul_(scale / (1 - first**times)).div_(square.sqrt_().add_(self.eps * scale))
-        rows = rows_UD.detach()
-        if self.weight_decay:
-            rows.mul_(1 - lr * self.weight_decay)
-        self.table.weight.index_copy_(0, ids_U, rows.sub_(moved, alpha=lr))
-
-    def state(self) -> dict[str, Tensor]:
-        """The state, to be saved."""
-        return {"mean": self.mean, "square": self.square, "times": self.times}
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Take a saved state."""
-        self.mean.copy_(state["mean"])
-        self.square.copy_(state["square"])
-        self.times.copy_(state["times"])
+        moved = mean.mul_(scale / (1 - first**times)).div_(square.sqrt_().add_(eps * scale))
+        return rows_UD.sub_(moved, alpha=lr)
 
 
-class RowAdagrad:
+class RowAdagrad(RowOptimiser):
     """Row-wise Adagrad: one number of state per row, the running sum of its mean squared gradient.
 
-    a = a + mean_d g_d^2,  w = (1 - lr wd) w - lr g / (sqrt(a) + eps)
+    a = a + mean_d g_d^2,  w = w - lr g / (sqrt(a) + 1e-10)
     """
 
-    def __init__(self, table: RowTable, *, eps: float = 1e-10, weight_decay: float = 0.0) -> None:
-        self.table = table
-        self.eps, self.weight_decay = eps, weight_decay
+    names = ("sum",)
+
+    def __init__(self, table: RowTable) -> None:
+        super().__init__(table)
         self.sum = torch.zeros(table.num_rows, 1, device=table.weight.device)
 
-    @torch.no_grad()
-    def step(self, ids_U: Tensor, rows_UD: Tensor, lr: float) -> None:
-        """Write back the rows that ``gather`` gave, moved along their gradient."""
-        grad = rows_UD.grad
-        if grad is None:
-            return
+    def _moved_(self, rows_UD: Tensor, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
         # norm^2 / D is the mean square without a squared copy of the gradient.
-        square = torch.linalg.vector_norm(grad, dim=1, keepdim=True).square_().div_(grad.shape[1])
+        square = torch.linalg.vector_norm(grad_UD, dim=1, keepdim=True).square_().div_(grad_UD.shape[1])
         total = self.sum.index_select(0, ids_U).add_(square)
         self.sum.index_copy_(0, ids_U, total)
-        rows = rows_UD.detach()
-        if self.weight_decay:
-            rows.mul_(1 - lr * self.weight_decay)
-        self.table.weight.index_copy_(0, ids_U, rows.sub_(grad.mul_(lr / total.sqrt_().add_(self.eps))))
-
-    def state(self) -> dict[str, Tensor]:
-        """The state, to be saved."""
-        return {"sum": self.sum}
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Take a saved state."""
-        self.sum.copy_(state["sum"])
+        return rows_UD.sub_(grad_UD.mul_(lr / total.sqrt_().add_(1e-10)))
 
 
-class RowSGD:
-    """Stochastic gradient descent with momentum on the rows of a step: v = mu v + g,  w = (1 - lr wd) w - lr v.
+class RowSGD(RowOptimiser):
+    """Stochastic gradient descent with momentum on the rows of a step: v = 0.9 v + g,  w = w - lr v.
 
     One number of state per weight, half of Adam's. Renee (MLSys 2023) trains its classifiers with it.
     """
 
-    def __init__(self, table: RowTable, *, momentum: float = 0.9, weight_decay: float = 0.0) -> None:
-        self.table = table
-        self.momentum, self.weight_decay = momentum, weight_decay
+    names = ("velocity",)
+
+    def __init__(self, table: RowTable) -> None:
+        super().__init__(table)
         self.velocity = table.zeros("velocity")
 
-    @torch.no_grad()
-    def step(self, ids_U: Tensor, rows_UD: Tensor, lr: float) -> None:
-        """Write back the rows that ``gather`` gave, moved along their gradient."""
-        grad = rows_UD.grad
-        if grad is None:
-            return
-        velocity = self.velocity.index_select(0, ids_U).mul_(self.momentum).add_(grad)
+    def _moved_(self, rows_UD: Tensor, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
+        velocity = self.velocity.index_select(0, ids_U).mul_(0.9).add_(grad_UD)
         self.velocity.index_copy_(0, ids_U, velocity)
-        rows = rows_UD.detach()
-        if self.weight_decay:
-            rows.mul_(1 - lr * self.weight_decay)
-        self.table.weight.index_copy_(0, ids_U, rows.sub_(velocity, alpha=lr))
-
-    def state(self) -> dict[str, Tensor]:
-        """The state, to be saved."""
-        return {"velocity": self.velocity}
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Take a saved state."""
-        self.velocity.copy_(state["velocity"])
+        return rows_UD.sub_(velocity, alpha=lr)
 
 
 def merged(touched: list[Touched]) -> list[Touched]:
@@ -240,6 +219,3 @@ def _merged(parts: list[Touched]) -> Touched:
 def _mapped(file: Path, num_rows: int, dim: int) -> Tensor:
     size = num_rows * dim
     return torch.from_file(str(file), shared=True, size=size, dtype=torch.float32).view(num_rows, dim)
-
-
-RowOptimiser = RowAdam | RowAdagrad | RowSGD

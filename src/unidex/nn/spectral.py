@@ -17,9 +17,7 @@ class SpectralLinear(nn.Linear):
     two layers; here ``sharpen`` moves them, once per step, after the weights have moved. u and v are part of the
     state.
 
-    Args:
-        start: the initial W, out x in.
-        bias: whether there is a b, initially 0.
+    ``start`` is the initial W, out x in; b is initially 0.
 
     References: spectral normalisation (Miyato et al., arXiv 1802.05957).
 

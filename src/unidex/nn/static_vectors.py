@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,8 +19,6 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.errors import ConfigError, ModelError, listed, quoted
-from unidex.features.extractor import FeatureExtractor
-from unidex.nn.row_table import RowTable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -43,15 +41,8 @@ class TokenVectors:
     vectors: Vectors
 
 
-class HasTable(Protocol):
-    """An encoder with one vector per feature."""
-
-    features: FeatureExtractor
-    table: RowTable
-
-
-def initialise_from(encoder: HasTable, source: str) -> None:
-    """Initialise the feature vectors with static token vectors.
+def initialise_from(encoder: Any, source: str) -> None:
+    """Initialise the vectors of an encoder's features, ``encoder.table``, with static token vectors.
 
     A word's vector is the mean of its tokens', a bigram's the mean of its two words'. The mean of all tokens of the
     source is subtracted, since it distinguishes no texts. (Not the mean of all features: the mean of a few features is
@@ -59,10 +50,8 @@ def initialise_from(encoder: HasTable, source: str) -> None:
     that only the weights of features decide how much they count. Features without a name (buckets) or without a known
     token keep their random vectors.
 
-    Args:
-        encoder: before training.
-        source: "wordllama" or "minilm" for the weights inside those packages, or a folder with token vectors
-            (.safetensors or .npy) and their tokenizer.json.
+    ``source`` is "wordllama" or "minilm" for the weights inside those packages, or a folder with token vectors
+    (.safetensors or .npy) and their tokenizer.json.
     """
     names = encoder.features.names
     known = read_token_vectors(source)
@@ -170,27 +159,28 @@ def _read(folder: Path, pattern: str, tokenizer_file: Path) -> TokenVectors:
 
 def _matrix(folder: Path, pattern: str, num_tokens: int) -> Vectors:
     """The V x S vectors among the tensors of a folder."""
-    tensors = _Tensors(folder, pattern)
-    mapping = _first(tensors, ["mapping"], lambda shape: shape == (num_tokens,))
-    wide = _first(
-        tensors,
-        sorted(tensors.shapes, key=lambda name: _unlikeliness(name, tensors.shapes[name], num_tokens)),
+    tensors = _tensors(folder, pattern)
+
+    def first(names: Iterable[str], fits: Callable[[tuple[int, ...]], bool]) -> Vectors | None:
+        chosen = next((name for name in names if name in tensors and fits(tensors[name][1])), None)
+        return None if chosen is None else _read_tensor(tensors[chosen][0], chosen)
+
+    mapping = first(["mapping"], lambda shape: shape == (num_tokens,))
+    vectors_VS = first(
+        sorted(tensors, key=lambda name: _unlikeliness(name, tensors[name][1], num_tokens)),
         lambda shape: len(shape) == 2 and (mapping is not None or shape[0] >= num_tokens),
     )
-    if wide is None:
-        shown = listed(f"{name} {list(shape)}" for name, shape in tensors.shapes.items())
+    if vectors_VS is None:
+        shown = listed(f"{name} {list(shape)}" for name, (_, shape) in tensors.items())
         raise ModelError(
             f"{folder}: token vectors must be a matrix with a row for each of {num_tokens} tokens, but there is "
             f"{shown or 'none'}"
         )
-    vectors_VS = tensors.read(wide)
     if mapping is not None:
         # model2vec lets many tokens share a row.
-        vectors_VS = vectors_VS[tensors.read(mapping).astype(np.int64)]
-    weights = _first(tensors, ["weights"], lambda shape: shape == (num_tokens,))
-    if weights is not None:
-        vectors_VS = vectors_VS * tensors.read(weights)[:, None]
-    return vectors_VS
+        vectors_VS = vectors_VS[mapping.astype(np.int64)]
+    weights = first(["weights"], lambda shape: shape == (num_tokens,))
+    return vectors_VS if weights is None else vectors_VS * weights[:, None]
 
 
 def _unlikeliness(name: str, shape: tuple[int, ...], num_tokens: int) -> tuple[bool, bool, int]:
@@ -203,42 +193,31 @@ def _unlikeliness(name: str, shape: tuple[int, ...], num_tokens: int) -> tuple[b
     )
 
 
-class _Tensors:
-    """The tensors of a folder's files by name, read one at a time."""
+def _tensors(folder: Path, pattern: str) -> dict[str, tuple[Path, tuple[int, ...]]]:
+    """The file and the shape of each tensor of a folder, by name."""
+    from safetensors import SafetensorError, safe_open
 
-    def __init__(self, folder: Path, pattern: str) -> None:
-        from safetensors import SafetensorError, safe_open
-
-        self._folder = folder
-        self._file_of: dict[str, Path] = {}
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        try:
-            for file in sorted(folder.glob(pattern)):
-                with safe_open(file, "pt") as opened:
-                    for name in opened.keys():  # noqa: SIM118  # it is no dictionary
-                        self._add(file, name, opened.get_slice(name).get_shape())
-            for file in sorted(folder.glob("*.npy")):
-                self._add(file, file.stem, np.load(file, mmap_mode="r", allow_pickle=False).shape)
-        except (OSError, ValueError, SafetensorError) as error:
-            raise ModelError(f"{file}: token vectors cannot be read ({error}); copy the file again") from None
-
-    def _add(self, file: Path, name: str, shape: Iterable[int]) -> None:
-        self._file_of[name] = file
-        self.shapes[name] = tuple(shape)
-
-    def read(self, name: str) -> Vectors:
-        from safetensors import safe_open
-
-        file = self._file_of[name]
-        if file.suffix == ".npy":
-            return np.load(file, allow_pickle=False).astype(np.float32)  # type: ignore[no-any-return]
-        # Through torch: numpy has no bfloat16.
-        with safe_open(file, "pt") as opened:
-            return opened.get_tensor(name).float().numpy()  # type: ignore[no-any-return]
+    found: dict[str, tuple[Path, tuple[int, ...]]] = {}
+    try:
+        for file in sorted(folder.glob(pattern)):
+            with safe_open(file, "pt") as opened:
+                for name in opened.keys():  # noqa: SIM118  # it is no dictionary
+                    found[name] = file, tuple(opened.get_slice(name).get_shape())
+        for file in sorted(folder.glob("*.npy")):
+            found[file.stem] = file, np.load(file, mmap_mode="r", allow_pickle=False).shape
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelError(f"{file}: token vectors cannot be read ({error}); copy the file again") from None
+    return found
 
 
-def _first(tensors: _Tensors, names: Iterable[str], fits: Any) -> str | None:
-    return next((name for name in names if name in tensors.shapes and fits(tensors.shapes[name])), None)
+def _read_tensor(file: Path, name: str) -> Vectors:
+    from safetensors import safe_open
+
+    if file.suffix == ".npy":
+        return np.load(file, allow_pickle=False).astype(np.float32)  # type: ignore[no-any-return]
+    # Through torch: numpy has no bfloat16.
+    with safe_open(file, "pt") as opened:
+        return opened.get_tensor(name).float().numpy()  # type: ignore[no-any-return]
 
 
 def _words(name: str) -> list[str]:

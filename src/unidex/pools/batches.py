@@ -12,6 +12,9 @@ from torch import Tensor
 
 Ids = NDArray[np.int64]
 
+# Of 2-means.
+_MAX_ROUNDS, _MIN_GAIN = 20, 1e-4
+
 
 def random_batches(num_texts: int, size: int, rng: np.random.Generator) -> list[Ids]:
     """All texts once, in random batches of about equal size, at most ``size``.
@@ -46,7 +49,7 @@ def clustered_batches(vectors_ND: Tensor, size: int, rng: np.random.Generator) -
 
 
 def cluster_size(epoch: int, growth: Sequence[int], size: int) -> int:
-    """How many texts a cluster has at an epoch: one at first, twice as many from each epoch of ``growth`` on.
+    """How many texts a cluster has at an epoch: one initially, twice as many from each epoch of ``growth`` on.
 
     At most ``size``, the texts of a batch. Epochs are counted from 0.
 
@@ -71,20 +74,18 @@ def joined_clusters(clusters: list[Ids], size: int, rng: np.random.Generator) ->
     return np.array_split(order, max(1, math.ceil(len(order) / size)))
 
 
-def halves(
-    vectors_ND: Tensor, group: Ids, rng: np.random.Generator, *, most_rounds: int = 20, min_gain: float = 1e-4
-) -> tuple[Ids, Ids]:
-    """Two equal halves of a group by spherical 2-means, until the mean similarity gains less than ``min_gain``."""
+def halves(vectors_ND: Tensor, group: Ids, rng: np.random.Generator) -> tuple[Ids, Ids]:
+    """Two equal halves of a group by spherical 2-means, until the mean similarity gains less than 0.0001."""
     members = vectors_ND[torch.from_numpy(group).to(vectors_ND.device)]
     middle = (len(group) + 1) // 2
     centres = members[torch.from_numpy(rng.choice(len(group), 2, replace=False)).to(members.device)].T
     before = -math.inf
-    for _ in range(most_rounds):
+    for _ in range(_MAX_ROUNDS):
         similarity = members @ centres
         order = torch.argsort(similarity[:, 1] - similarity[:, 0], stable=True)
         first, second = order[:middle], order[middle:]
         mean = float((similarity[first, 0].sum() + similarity[second, 1].sum()) / len(group))
-        if mean - before < min_gain:
+        if mean - before < _MIN_GAIN:
             break
         before = mean
         sums = torch.stack([members[first].sum(0), members[second].sum(0)], dim=1)

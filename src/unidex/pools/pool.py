@@ -22,17 +22,11 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The texts and labels of a step.
+    """The texts and labels of a step."""
 
-    Attributes:
-        texts: ids of the texts, B.
-        labels: ids of the labels of the pool, P, ascending.
-        targets: which pairs are positive, and which do not count.
-    """
-
-    texts: Ids
-    labels: Ids
-    targets: Targets
+    texts: Ids  # ids of the texts, B
+    labels: Ids  # ids of the labels of the pool, P, ascending
+    targets: Targets  # which pairs are positive, and which do not count
 
 
 def entries_of(matrix: sparse.csr_array, rows: Ids) -> tuple[Ids, NDArray[np.int64]]:
@@ -65,8 +59,8 @@ def draw_negatives(shortlist: Ids, texts: Ids, count: int, rng: np.random.Genera
     """``count`` labels of each text's shortlist, drawn without replacement; places that hold -1 are skipped."""
     rows = shortlist[texts]
     count = min(count, rows.shape[1])
-    order = np.argpartition(rng.random(rows.shape), count - 1, axis=1)[:, :count] if count else np.empty((0, 0), int)
-    drawn = np.take_along_axis(rows, order, axis=1).ravel() if count else np.empty(0, dtype=np.int64)
+    order = np.argpartition(rng.random(rows.shape), count - 1, axis=1)[:, :count]
+    drawn = np.take_along_axis(rows, order, axis=1).ravel()
     return drawn[drawn >= 0]
 
 
@@ -150,24 +144,6 @@ def make_batch(
     return Batch(texts, labels, targets)
 
 
-def draw_texts(positives_LN: sparse.csr_array, labels: Ids, rng: np.random.Generator) -> Ids:
-    """One text of each label, drawn evenly; each label must have one.
-
-    Args:
-        positives_LN: labels x texts.
-        labels: L ids.
-        rng: where texts are drawn from.
-
-    >>> draw_texts(sparse.csr_array(np.array([[0, 1], [1, 0]])), np.array([1, 0]), np.random.default_rng(0)).tolist()
-    [0, 1]
-    """
-    starts = positives_LN.indptr[labels].astype(np.int64)
-    sizes = positives_LN.indptr[labels + 1].astype(np.int64) - starts
-    places = (rng.random(len(labels)) * sizes).astype(np.int64)
-    drawn: Ids = positives_LN.indices[starts + places].astype(np.int64)
-    return drawn
-
-
 def label_batch(
     positives: sparse.csr_array,
     filter_pairs: sparse.csr_array,
@@ -177,11 +153,12 @@ def label_batch(
 ) -> Batch:
     """The batch of labels, each with one of its texts: a tail label is seen as often as a head label.
 
-    A text that is drawn for several labels is there once. ``positives_LN`` are the positives the other way round.
+    A text that is drawn for several labels is there once. ``positives_LN`` are the positives the other way round; each
+    of the labels must have a text.
 
     References: SiameseXML (Dahiya et al., ICML 2021), whose batches are of labels.
     """
-    texts, labels = np.unique(draw_texts(positives_LN, labels, rng)), np.sort(labels)
+    texts, labels = np.unique(draw_labels(positives_LN, labels, 1, rng)), np.sort(labels)
     return Batch(texts, labels, make_targets(positives, filter_pairs, texts, labels))
 
 

@@ -43,13 +43,8 @@ def draw_against(
 ) -> str:
     """Systems by two of their values: a large mark for the mean, its spread as a cross, one dot per seed.
 
-    A square is a system with augmentation; a line joins it to the same recipe without.
-
-    Args:
-        systems: the systems of a table.
-        x: "metrics" or "costs", and the name of the value.
-        y: the same.
-        logarithmic: whether the x axis is logarithmic.
+    A square is a system with augmentation; a line joins it to the same recipe without. An axis is "metrics" or
+    "costs", and the name of the value.
     """
     rows = [
         (system, of_x, of_y, colour)
@@ -82,14 +77,7 @@ def draw_against(
 
 
 def draw_curves(name: str, curves: Sequence[Sequence[dict[str, Any]]], colour: str, what: str) -> str:
-    """A value over the epochs, one line per seed; "" where no run has it.
-
-    Args:
-        name: the name of the system.
-        curves: one training log per run.
-        colour: the colour of the system.
-        what: "loss", or a metric on the validation split.
-    """
+    """The loss or a metric on the validation split over the epochs, one line per seed; "" where no run has it."""
     of_runs = [curve_lines(records, what) for records in curves]
     points = [point for lines in of_runs for line in lines.values() for point in line]
     if not points:

@@ -26,22 +26,25 @@ def as_html(
     curves: Mapping[str, Sequence[dict[str, Any]]],
     samples: Sequence[dict[str, Any]],
 ) -> str:
-    """The page.
-
-    Args:
-        table: what table.json holds.
-        curves: model folder -> its training log.
-        samples: texts with what systems predict for them, as ``samples.side_by_side`` gives them.
-    """
+    """The page of a table, with the training log by model folder, and texts with the predictions of all systems."""
     systems = table["systems"]
+    time = "cpu_seconds" if any(system["costs"]["cpu_seconds"]["values"] for system in systems) else "wall_seconds"
     return _template().render(
         table=table,
         systems=systems,
         style=Markup(_file("report.css")),
         lead=_lead(systems),
         metrics=_metrics(systems),
-        pictures=_pictures(systems),
-        cost_pictures=_cost_pictures(systems),
+        pictures=_pictures(
+            systems,
+            ("PSP@1 against P@1", ("metrics", "P@1"), ("metrics", "PSP@1")),
+            ("PSP@5 against P@5", ("metrics", "P@5"), ("metrics", "PSP@5")),
+        ),
+        cost_pictures=_pictures(
+            systems,
+            ("P@1 against training time", ("costs", time), ("metrics", "P@1")),
+            ("P@1 against size of the model", ("costs", "model_bytes"), ("metrics", "P@1")),
+        ),
         bins=_bins(systems, "bins"),
         classes=_bins(systems, "classes"),
         cost_columns=COST_COLUMNS,
@@ -99,23 +102,11 @@ def _metrics(systems: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"names": names, "rows": rows}
 
 
-def _pictures(systems: Sequence[dict[str, Any]]) -> list[tuple[str, Markup]]:
-    drawn = [
-        ("PSP@1 against P@1", draw_against(systems, ("metrics", "P@1"), ("metrics", "PSP@1"))),
-        ("PSP@5 against P@5", draw_against(systems, ("metrics", "P@5"), ("metrics", "PSP@5"))),
-    ]
-    return [(title, Markup(svg)) for title, svg in drawn if svg]
-
-
-def _cost_pictures(systems: Sequence[dict[str, Any]]) -> list[tuple[str, Markup]]:
-    time = "cpu_seconds" if any(system["costs"]["cpu_seconds"]["values"] for system in systems) else "wall_seconds"
-    drawn = [
-        ("P@1 against training time", draw_against(systems, ("costs", time), ("metrics", "P@1"), logarithmic=True)),
-        (
-            "P@1 against size of the model",
-            draw_against(systems, ("costs", "model_bytes"), ("metrics", "P@1"), logarithmic=True),
-        ),
-    ]
+def _pictures(
+    systems: Sequence[dict[str, Any]], *wanted: tuple[str, tuple[str, str], tuple[str, str]]
+) -> list[tuple[str, Markup]]:
+    """Pictures by title, and what is on their axes; costs are on a logarithmic one."""
+    drawn = [(title, draw_against(systems, x, y, logarithmic=x[0] == "costs")) for title, x, y in wanted]
     return [(title, Markup(svg)) for title, svg in drawn if svg]
 
 

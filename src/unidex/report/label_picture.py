@@ -29,10 +29,6 @@ def draw_similar(found: dict[str, Any], file: Path) -> None:
     """A label in the middle, similar labels around it, clockwise from the top right by strength.
 
     The higher its score, the wider the line of a similar label; the colour tells head, torso and tail labels apart.
-
-    Args:
-        found: the result of `find_similar`.
-        file: the picture to write, .png, .svg or .pdf.
     """
     similar = found["similar"][:_MAX_DRAWN]
     num_right = (len(similar) + 1) // 2
@@ -90,7 +86,7 @@ def _write_frame(axes: Any, found: dict[str, Any], num_drawn: int, height: float
     left, top = -_WIDTH / 2 + 0.3, height / 2 - 0.3
     name = textwrap.shorten(_name(label), 60, placeholder=" ...")
     if found["by"] == "texts":
-        title, meaning = f"{found['name']}: labels that come with {name}", _of_texts(label["num_texts"])
+        title, meaning = f"{found['name']}: labels that occur with {name}", _of_texts(label["num_texts"])
     else:
         title, meaning = f"{found['name']}: labels nearest to {name}", "score of the model's vectors"
     more = len(found["similar"]) - num_drawn

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex.data.summary import HEAD_ABOVE, TAIL_BELOW, frequency_curve
+from unidex.data.summary import HEAD_ABOVE, TAIL_BELOW
 from unidex.errors import UnidexError
 
-INK, LINE, SOFT = "#1d2433", "#2563eb", "#d7deea"
+INK, LINE, SOFT, _BEFORE = "#1d2433", "#2563eb", "#d7deea", "#f59e0b"
 # The colours of pictures in a page, as its light theme has them. In the page they become its variables (report.css).
 SERIES = ("#1f5fae", "#c26a00", "#0b7d74", "#a8326b", "#6246a8", "#5d7a12", "#8a4b2d", "#4b5563")
 PAGE_INK, PAGE_SOFT, PAGE_LINE, PAGE_SURFACE = "#1b1d20", "#5a5f66", "#e2e2dc", "#ffffff"
@@ -83,8 +83,7 @@ def _save(figure: Any, target: Any, *, salt: str = "unidex", **options: Any) -> 
 def draw_label_frequencies(name: str, frequencies: NDArray[np.int64], file: Path) -> None:
     """The label-frequency curve: train texts per label, most frequent first, on logarithmic axes."""
     figure, axes = new_figure()
-    curve = frequency_curve(frequencies)
-    seen = curve[curve > 0]
+    seen = np.sort(frequencies[frequencies > 0])[::-1]
     axes.fill_between(np.arange(1, len(seen) + 1), seen, 0.8, color=LINE, alpha=0.12, linewidth=0)
     axes.plot(np.arange(1, len(seen) + 1), seen, color=LINE, linewidth=1.8)
     for bound, what in ((HEAD_ABOVE, f"head: more than {HEAD_ABOVE}"), (TAIL_BELOW, f"torso: at least {TAIL_BELOW}")):
@@ -107,4 +106,36 @@ def draw_label_frequencies(name: str, frequencies: NDArray[np.int64], file: Path
     never = int((frequencies == 0).sum())
     unseen = f", {never:,} never in train" if never else ""
     axes.set_title(f"{name}: {len(frequencies):,} labels{unseen}", loc="left", color=INK, fontsize=11, parse_math=False)
+    save_figure(figure, file)
+
+
+def draw_reliability(found: dict[str, Any], file: Path) -> None:
+    """Share of labels that are right against their probability, before and after calibration; the diagonal is ideal.
+
+    The area of a point grows with its number of labels.
+    """
+    figure, axes = new_figure(5.6, 5.2)
+    axes.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+    max_places = max((part["num_places"] for bins in found["bins"].values() for part in bins), default=1)
+    for name, colour, marker in (("before", _BEFORE, "s"), ("after", LINE, "o")):
+        bins = found["bins"][name]
+        predicted, right = ([part[what] for part in bins] for what in ("probability", "share"))
+        axes.plot(predicted, right, color=colour, linewidth=1.4, alpha=0.8)
+        sizes = [14 + 160 * part["num_places"] / max_places for part in bins]
+        axes.scatter(
+            *(predicted, right, sizes, colour),
+            **{"marker": marker, "edgecolors": "white", "linewidths": 0.8, "zorder": 3, "clip_on": False},
+            label=f"{name}: error {found[f'ece_{name}']:.3f}",
+        )
+    for name, threshold in found["thresholds"].items():
+        x = threshold["probability"]
+        axes.axvline(x, color=SOFT, linewidth=1.4, zorder=0)
+        # Where curves are far away: above them at the left, below them and above the legend at the right.
+        y, va = (1.0, "top") if x < 0.5 else (0.16, "bottom")
+        style = {"rotation": 90, "va": va, "ha": "right", "fontsize": 8, "color": INK}
+        axes.annotate(name, (x, y), xytext=(-3, -4), textcoords="offset points", **style)
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="predicted probability", ylabel="share that is right")
+    axes.set_aspect("equal")
+    axes.legend(loc="lower right", frameon=False, labelcolor=INK)
+    axes.set_title(f"{found['data']}: {found['num_texts']:,} texts", loc="left", color=INK, fontsize=11)
     save_figure(figure, file)

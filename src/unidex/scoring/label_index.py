@@ -30,7 +30,7 @@ def build_index(
     if network.tree is None:
         return indexes.build("exact", rows) if kind is None else indexes.build(kind, rows.cpu().numpy())
     tree = network.tree
-    return TreeIndex.over(
+    return TreeIndex.build(
         rows,
         tree=tree.shape,
         clusters=[table.weight for table in tree.tables],

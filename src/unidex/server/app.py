@@ -31,11 +31,7 @@ def create_app(
 ) -> Gate:
     """Make the service; it loads the model after its start, while /health answers already.
 
-    Args:
-        settings: how the service runs.
-        on_start: called in the event loop when the service starts.
-        on_ready: called when the model is loaded.
-        on_failure: called when the model cannot be loaded; ``service.failure`` has the error.
+    ``on_start`` is called in the event loop. If the model cannot be loaded, ``service.failure`` has the error.
     """
     service = Service(settings)
 
@@ -78,44 +74,32 @@ def create_app(
 
 
 def _handlers(routers: list[APIRouter], service: Service) -> dict[Any, Any]:
-    async def answer_problem(request: Request, problem: ProblemError) -> Response:
+    def problem_of(request: Request, error: Exception) -> ProblemError:
+        if isinstance(error, ProblemError):
+            return error
+        if isinstance(error, UnidexError):
+            return ProblemError(422, service.describe(error))
+        if isinstance(error, RequestValidationError):
+            first = error.errors()[0]
+            field = str(first["loc"][-1])
+            must = str(first["msg"]).replace("Input should be", f"{field} must be")
+            must = must.replace("String should", f"{field} must")
+            return ProblemError(422, f"{must}, but is {quoted(first.get('input'))}", field=field)
+        assert isinstance(error, HTTPException)
+        if error.status_code == 404:
+            return ProblemError(404, "there is nothing at this address; GET /v1/openapi.json lists the routes")
+        if error.status_code == 405:
+            methods = ", ".join(_methods_at(routers, request))
+            rule = f"the method must be one of {methods} here, but is {quoted(request.method)}"
+            return ProblemError(405, rule, headers=[("allow", methods)])
+        return ProblemError(error.status_code, str(error.detail))
+
+    async def answer(request: Request, error: Exception) -> Response:
+        problem = problem_of(request, error)
         headers = {"cache-control": "no-store"} | dict(problem.headers)
         return Response(problem.body(), problem.status, headers, MEDIA_TYPE)
 
-    async def answer_error(request: Request, error: UnidexError) -> Response:
-        return await answer_problem(request, ProblemError(422, service.describe(error)))
-
-    async def answer_field(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        field = str(first["loc"][-1])
-        must = (
-            str(first["msg"]).replace("Input should be", f"{field} must be").replace("String should", f"{field} must")
-        )
-        return await answer_problem(
-            request, ProblemError(422, f"{must}, but is {quoted(first.get('input'))}", field=field)
-        )
-
-    async def answer_status(request: Request, error: HTTPException) -> Response:
-        if error.status_code == 404:
-            return await answer_problem(
-                request, ProblemError(404, "there is nothing at this address; GET /v1/openapi.json lists the routes")
-            )
-        if error.status_code == 405:
-            methods = _methods_at(routers, request)
-            problem = ProblemError(
-                405,
-                f"the method must be one of {', '.join(methods)} here, but is {quoted(request.method)}",
-                headers=[("allow", ", ".join(methods))],
-            )
-            return await answer_problem(request, problem)
-        return await answer_problem(request, ProblemError(error.status_code, str(error.detail)))
-
-    return {
-        ProblemError: answer_problem,
-        UnidexError: answer_error,
-        RequestValidationError: answer_field,
-        HTTPException: answer_status,
-    }
+    return dict.fromkeys((ProblemError, UnidexError, RequestValidationError, HTTPException), answer)
 
 
 def _methods_at(routers: list[APIRouter], request: Request) -> list[str]:

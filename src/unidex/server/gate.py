@@ -36,12 +36,7 @@ _WATCH_AFTER_SECONDS = 0.02
 
 
 class Gate:
-    """The service as an ASGI application.
-
-    Args:
-        app: answers everything except predictions.
-        service: predicts, and has the limits.
-    """
+    """The service as an ASGI application; ``app`` answers everything except predictions."""
 
     def __init__(self, app: App, service: Service) -> None:
         self.service = service
@@ -89,11 +84,8 @@ class Gate:
             return await self._from_app(scope, body)
         # Counted only when the body is complete: a slow client takes no place.
         if self._running >= self._limits.concurrent:
-            raise ProblemError(
-                429,
-                f"at most {self._limits.concurrent} requests may run at once, and as many do; try again soon",
-                headers=[("retry-after", "1")],
-            )
+            rule = f"at most {self._limits.concurrent} requests may run at once, and as many do; try again soon"
+            raise ProblemError(429, rule, headers=[("retry-after", "1")])
         self._running += 1
         self._metrics.running.inc()
         try:
@@ -113,9 +105,8 @@ class Gate:
         if num_hosts > 1 or (num_hosts == 0 and scope.get("http_version") == "1.1"):
             raise ProblemError(400, f"a request must have one Host header, but has {num_hosts}", headers=_CLOSE)
         if b"upgrade" in names and (b"transfer-encoding" in names or b"content-length" in names):
-            raise ProblemError(
-                400, "a request with a body must stay HTTP/1.1, but this has an Upgrade header", headers=_CLOSE
-            )
+            rule = "a request with a body must stay HTTP/1.1, but this has an Upgrade header"
+            raise ProblemError(400, rule, headers=_CLOSE)
         size = len(scope.get("raw_path", b"")) + len(scope.get("query_string", b""))
         size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])
         if size > self._limits.headers:
@@ -146,18 +137,12 @@ class Gate:
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
-            raise ProblemError(
-                408,
-                f"the body must arrive within {limits.body_seconds:g} s, but did not; send it faster, or send less",
-                headers=_CLOSE,
-            ) from None
+            rule = f"the body must arrive within {limits.body_seconds:g} s, but did not; send it faster, or send less"
+            raise ProblemError(408, rule, headers=_CLOSE) from None
 
     def _too_large(self, size: str) -> ProblemError:
-        return ProblemError(
-            413,
-            f"the body must have at most {self._limits.body:,} bytes, but has {size}; send several requests",
-            headers=_CLOSE,
-        )
+        rule = f"the body must have at most {self._limits.body:,} bytes, but has {size}; send several requests"
+        return ProblemError(413, rule, headers=_CLOSE)
 
     async def _from_app(self, scope: Message, body: bytes) -> tuple[int, Headers, bytes]:
         """Collect the whole answer of the inner application, so that a slow reader takes no place."""
@@ -165,8 +150,11 @@ class Gate:
         headers: Headers = []
         parts: list[bytes] = []
 
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
         async def receive() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
+            # There is no second message: the client may be gone, but its answer is collected anyway.
+            return messages.pop() if messages else await asyncio.get_running_loop().create_future()
 
         async def send(message: Message) -> None:
             nonlocal status

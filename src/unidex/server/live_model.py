@@ -7,30 +7,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from unidex.errors import DataError, ModelError, UnidexError
 from unidex.model.journal import Change
+from unidex.model.label_set import LabelRow
 from unidex.model.model import Model
-from unidex.scoring.layout import Mode
+from unidex.model.similar_labels import SimilarLabel
 from unidex.server.micro_batches import Job, Part
 from unidex.server.problems import ProblemError, refusal
-from unidex.server.schemas import LabelName, LabelsAnswer, Prediction
+from unidex.server.schemas import LabelName, LabelsAnswer, Prediction, PredictRequest
 from unidex.storage.locks import locked
-from unidex.verbs.labels import (
-    LabelRow,
-    SimilarLabel,
-    change_labels,
-    find_labels,
-    has_label,
-    label_row,
-    list_labels,
-    similar_labels,
-)
+from unidex.verbs.labels import change_labels, find_labels, list_labels, similar_labels
 from unidex.verbs.predict import predict_labels
 
 logger = logging.getLogger(__name__)
@@ -38,16 +30,6 @@ logger = logging.getLogger(__name__)
 # Another process may hold the folder for long; the model thread does not wait for it.
 _LOCK_SECONDS = 0.02
 _encode = msgspec.json.Encoder().encode
-
-
-class PredictOptions(NamedTuple):
-    """The options of a request for predictions."""
-
-    k: int
-    mode: Mode | None
-    min_probability: float
-    allowed: tuple[LabelName, ...] | None
-    forbidden: tuple[LabelName, ...] | None
 
 
 class LiveModel:
@@ -84,7 +66,7 @@ class LiveModel:
         """The title and the number of labels."""
         return f"{self.title} ({self.num_labels:,} labels)"
 
-    def find_labels(self, names: tuple[LabelName, ...] | None, field: str) -> list[int] | None:
+    def find_labels(self, names: Sequence[LabelName] | None, field: str) -> list[int] | None:
         """Return the ids of labels by uid or id, or raise a problem 422 for the field."""
         try:
             return None if names is None else find_labels(self.model, names, field)
@@ -93,7 +75,7 @@ class LiveModel:
 
     def predict(self, parts: list[Part]) -> list[bytes | ProblemError]:
         """Predict parts that differ in k and minimum probability alone: one JSON fragment per part."""
-        options: PredictOptions = parts[0][0].options
+        options: PredictRequest = parts[0][0].options
         allowed = self.find_labels(options.allowed, "allowed")
         forbidden = self.find_labels(options.forbidden, "forbidden")
         texts = [text for job, first, last in parts for text in job.texts[first:last]]
@@ -103,30 +85,22 @@ class LiveModel:
         start = 0
         for job, first, last in parts:
             end = start + last - first
+            request: PredictRequest = job.options
             try:
-                minimum = self._min_probability(job.options)
+                # 0 asks for nothing, of a model without a calibration too.
+                asked = request.min_probability
+                minimum = self.model.min_probability(asked, request.mode) if asked else None
             except UnidexError as error:
                 results.append(ProblemError(422, str(error), field="min_probability"))
             else:
-                rows = [Prediction(predictions.row(number, job.options.k, minimum)) for number in range(start, end)]
+                rows = [Prediction(predictions.row(number, request.k, minimum)) for number in range(start, end)]
                 results.append(_encode(rows)[1:-1])
             start = end
         return results
 
-    def _min_probability(self, options: PredictOptions) -> float | None:
-        # 0 asks for nothing, of a model without a calibration too.
-        if options.min_probability == 0:
-            return None
-        return self.model.min_probability(options.min_probability, options.mode)
-
 
 class ModelHost:
-    """Holds the live model for the model thread; one model at a time.
-
-    Args:
-        live: the first model.
-        notify: called when the model or its labels changed.
-    """
+    """Holds the live model for the model thread, and calls ``notify`` when the model or its labels changed."""
 
     def __init__(self, live: LiveModel, notify: Callable[[LiveModel], None]) -> None:
         self.live = live
@@ -139,7 +113,7 @@ class ModelHost:
     def prepare(self) -> None:
         """Apply changes of labels that other processes wrote to the journal."""
         model = self.live.model
-        state = () if model.journal is None else _file_state(model.journal.file)
+        state = () if model.journal is None else model.journal.state()
         if state == self._journal_state:
             return
         self._journal_state = state
@@ -157,7 +131,7 @@ class ModelHost:
         groups: dict[Any, list[int]] = {}
         for number, (job, _, _) in enumerate(batch):
             live = job.owner = job.owner or self.live
-            options: PredictOptions = job.options
+            options: PredictRequest = job.options
             mode = options.mode or live.model.config.predict.mode
             groups.setdefault((live, mode, options.allowed, options.forbidden), []).append(number)
         for (live, *_), numbers in groups.items():
@@ -192,11 +166,11 @@ class ModelHost:
 
     def row(self, label: int) -> LabelRow:
         """Return a label by its id, or raise a problem 404."""
-        if not has_label(self.live.model, label):
+        if not self.live.model.labels.has_id(label):
             raise ProblemError(
                 404, f"a label must be one of the model's, but it has no label with id {label}", field="id"
             )
-        return label_row(self.live.model, label)
+        return self.live.model.labels.row(label)
 
     def similar(self, label: int, k: int) -> tuple[LabelRow, list[SimilarLabel]]:
         """Return a label and the labels similar to it."""
@@ -208,12 +182,3 @@ class ModelHost:
             live = self.live
             rows, total = list_labels(live.model, search, limit, offset=offset, **options)
         return LabelsAnswer(total, offset, rows, live.title)
-
-
-def _file_state(file: Path) -> tuple[int, ...]:
-    """Return numbers that differ when a file changed; none if there is no file."""
-    try:
-        found = file.stat()
-    except OSError:
-        return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns

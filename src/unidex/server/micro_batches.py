@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -24,28 +25,17 @@ WAIT_SECONDS = 0.002
 _STOP_SECONDS = 10.0
 
 
+@dataclass(slots=True, eq=False)
 class Job:
-    """A request that waits for the results of its texts.
+    """A request that waits for the results of its texts."""
 
-    Attributes:
-        texts: its texts.
-        options: the other fields of the request; the batches do not use them.
-        future: receives the answer.
-        is_gone: whether the client disconnected; called in the model thread.
-        taken: number of texts taken so far.
-        parts: results so far.
-        owner: the model that answered the first part, and answers the others too.
-    """
-
-    __slots__ = ("future", "is_gone", "options", "owner", "parts", "taken", "texts")
-
-    def __init__(
-        self, texts: Sequence[str], options: Any, future: asyncio.Future[Any], is_gone: Callable[[], bool]
-    ) -> None:
-        self.texts, self.options, self.future, self.is_gone = texts, options, future, is_gone
-        self.taken = 0
-        self.parts: list[Any] = []
-        self.owner: Any = None
+    texts: Sequence[str]
+    options: Any  # the other fields of the request; the batches do not use them
+    future: asyncio.Future[Any]  # receives the answer
+    is_gone: Callable[[], bool]  # whether the client disconnected; called in the model thread
+    taken: int = 0  # number of texts taken so far
+    parts: list[Any] = field(default_factory=list)  # results so far
+    owner: Any = None  # the model that answered the first part, and answers the others too
 
 
 Part = tuple[Job, int, int]  # a job, and the first and the end place of some of its texts
@@ -107,10 +97,7 @@ def _take_from(job: Job, texts: int, characters: int) -> tuple[int, int]:
 class Batches:
     """The model thread and its queue. ``submit`` and ``call`` are for the event loop.
 
-    Args:
-        worker: the object that the thread calls.
-        loop: the event loop that receives the results.
-        observe: called with the number of texts of every batch, and the number of requests still waiting.
+    ``observe`` is called with the number of texts of every batch, and the number of requests still waiting.
     """
 
     def __init__(

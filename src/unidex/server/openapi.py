@@ -10,8 +10,8 @@ from fastapi.openapi.utils import get_openapi
 
 from unidex import __version__
 from unidex.server import schemas
-from unidex.server.limits import Limits
 from unidex.server.problems import MEDIA_TYPE, ProblemBody, title_of
+from unidex.server.settings import Limits
 
 _REF = "#/components/schemas/{name}"
 _RETRY = {"retry-after": {"description": "Seconds to wait before another try.", "schema": {"type": "integer"}}}
@@ -47,15 +47,9 @@ def describe(
     counted: bool = True,
     media_type: str = "application/json",
 ) -> dict[str, Any]:
-    """Describe a route for a decorator of FastAPI: its answer, its problems, its body.
+    """Describe a route for a decorator of FastAPI: its answer (None for plain text), its problems, its body.
 
-    Args:
-        answer: type of the answer; None for plain text.
-        *problems: statuses beside the common ones.
-        status: status of the answer.
-        body: type of the body.
-        counted: whether the limit of concurrent requests holds.
-        media_type: media type of the answer.
+    ``problems`` are statuses beside the common ones; ``counted`` says that the limit of concurrent requests holds.
     """
     statuses = {*problems, 400, 408, 413, 431, 500}
     if counted:
@@ -114,27 +108,20 @@ def _add_limits(components: dict[str, Any], limits: Limits) -> None:
         choices = found.get("anyOf")
         return next(choice for choice in choices if choice.get("type") != "null") if choices else found
 
-    text = {"maxLength": limits.text_length}
-    predict = schemas.PredictRequest
-    of(predict, "texts").update(maxItems=limits.texts)
-    of(predict, "texts")["items"] |= text
-    for kind, field in (
-        (predict, "text"),
-        (schemas.ExplainRequest, "text"),
-        (schemas.NewLabel, "text"),
-        (schemas.NewLabel, "uid"),
-        (schemas.NewLabels, "text"),
-        (schemas.NewLabels, "uid"),
-        (schemas.RenameRequest, "text"),
-    ):
-        of(kind, field).update(text)
-    for kind in (predict, schemas.ExplainRequest):
+    predict, explain = schemas.PredictRequest, schemas.ExplainRequest
+    texts = [(predict, "text"), (explain, "text"), (schemas.RenameRequest, "text")]
+    texts += [(kind, field) for kind in (schemas.NewLabel, schemas.NewLabels) for field in ("text", "uid")]
+    for kind, field in texts:
+        of(kind, field).update(maxLength=limits.text_length)
+    of(predict, "texts")["items"] |= {"maxLength": limits.text_length}
+    for kind in (predict, explain):
         of(kind, "k").update(maximum=limits.k)
     for kind, field, maximum in (
+        (predict, "texts", limits.texts),
         (predict, "allowed", limits.labels),
         (predict, "forbidden", limits.labels),
         (schemas.NewLabels, "labels", limits.labels),
-        (schemas.ExplainRequest, "labels", limits.k),
+        (explain, "labels", limits.k),
     ):
         of(kind, field).update(maxItems=maximum)
     components["PredictRequest"]["oneOf"] = [{"required": ["texts"]}, {"required": ["text"]}]

@@ -12,21 +12,13 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class ProblemBody(msgspec.Struct, omit_defaults=True, rename={"kind": "type"}):
-    """The body of an error.
+    """The body of an error."""
 
-    Attributes:
-        kind: a link that describes the kind of problem; about:blank if the status is enough.
-        title: the name of the status.
-        status: the status of the answer.
-        detail: what must hold, what was found, what to do.
-        field: the wrong field of the request, if there is one.
-    """
-
-    kind: str
-    title: str
+    kind: str  # a link that describes the kind of problem; about:blank if the status is enough
+    title: str  # the name of the status
     status: int
-    detail: str
-    field: str | None = None
+    detail: str  # what must hold, what was found, what to do
+    field: str | None = None  # the wrong field of the request, if there is one
 
 
 class ProblemError(Exception):

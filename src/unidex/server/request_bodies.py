@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
 from unidex.errors import listed, quoted
-from unidex.server.limits import Limits
 from unidex.server.problems import ProblemError
 from unidex.server.schemas import ExplainRequest, NewLabel, NewLabels, PredictRequest, RenameRequest
+from unidex.server.settings import Limits
 
 T = TypeVar("T", bound=msgspec.Struct)
 _decoders: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {
@@ -115,19 +116,14 @@ def texts_of(request: PredictRequest, limits: Limits) -> list[str]:
         found = "neither" if request.texts is UNSET else "both"
         raise ProblemError(422, f'a request must have "texts" or "text", but has {found}', field="texts")
     check_k(request.k, limits)
-    for field, names in (("allowed", request.allowed), ("forbidden", request.forbidden)):
-        check_labels(names, field, limits)
+    check_entries(request.allowed, "allowed", limits.labels)
+    check_entries(request.forbidden, "forbidden", limits.labels)
     if request.texts is UNSET:
         assert request.text is not UNSET
         check_text(request.text, "text", limits)
         return [request.text]
     texts = request.texts
-    if len(texts) > limits.texts:
-        raise ProblemError(
-            422,
-            f"texts must have at most {limits.texts:,} entries, but has {len(texts):,}; send several requests",
-            field="texts",
-        )
+    check_entries(texts, "texts", limits.texts, "; send several requests")
     if len(max(texts, key=len)) > limits.text_length:
         for text in texts:
             check_text(text, "texts", limits)
@@ -149,7 +145,7 @@ def read_new_labels(request: NewLabels, limits: Limits) -> list[NewLabel]:
         labels = [NewLabel(request.text, None if request.uid is UNSET else request.uid)]
     else:
         labels = request.labels
-        check_labels(labels, "labels", limits)
+        check_entries(labels, "labels", limits.labels)
     for label in labels:
         check_text(label.text, "text", limits)
         check_text(label.uid or "", "uid", limits)
@@ -173,9 +169,8 @@ def check_k(k: int, limits: Limits) -> None:
         raise ProblemError(422, f"k must be at most {limits.k}, but is {k}", field="k")
 
 
-def check_labels(names: list[Any] | None, field: str, limits: Limits) -> None:
-    """Refuse a list of labels that is too long."""
-    if names is not None and len(names) > limits.labels:
-        raise ProblemError(
-            422, f"{field} must have at most {limits.labels:,} entries, but has {len(names):,}", field=field
-        )
+def check_entries(entries: Sequence[Any] | None, field: str, maximum: int, remedy: str = "") -> None:
+    """Refuse a list that is too long."""
+    if entries is not None and len(entries) > maximum:
+        found = f"{field} must have at most {maximum:,} entries, but has {len(entries):,}{remedy}"
+        raise ProblemError(422, found, field=field)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path as Folder
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.staticfiles import StaticFiles
 
+from unidex.model.label_set import Frequency, LabelRow, Order
 from unidex.server import schemas
 from unidex.server.counters import MEDIA_TYPE
 from unidex.server.openapi import describe
-from unidex.server.page_files import read_page
 from unidex.server.problems import ProblemError
 from unidex.server.service import Service
-from unidex.verbs.labels import Frequency, LabelRow
 
 _bearer = HTTPBearer(auto_error=False, description="A line of the file that --token-file names.")
 _encode = msgspec.json.Encoder().encode
@@ -75,7 +76,7 @@ def label_routes(service: Service) -> APIRouter:
             Frequency | None,
             Query(description="Only head (over 100 train texts), torso (10 to 100) or tail labels."),
         ] = None,
-        order: Annotated[schemas.Order, Query(description="Most frequent first, by text or by id.")] = "frequency",
+        order: Annotated[Order, Query(description="Most frequent first, by text or by id.")] = "frequency",
         offset: Annotated[int, Query(ge=0, le=1 << 53, description="Number of labels to skip.")] = 0,
         limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of labels.")] = 50,
     ) -> Response:
@@ -157,23 +158,14 @@ def status_routes(service: Service) -> APIRouter:
 def page_routes() -> APIRouter:
     """Routes of the page and its files."""
     router = APIRouter(include_in_schema=False)
-    files = read_page()
-
-    def answer(name: str, request: Request) -> Response:
-        if name not in files:
-            raise ProblemError(404, "there is no such file of the page")
-        headers = request.headers
-        status, body, own_headers = files[name].answer(
-            headers.get("accept-encoding", ""), headers.get("if-none-match", "")
-        )
-        return Response(body, status, own_headers)
+    files = StaticFiles(directory=Folder(__file__).with_name("page"))
 
     @router.get("/")
-    async def page(request: Request) -> Response:
-        return answer("index.html", request)
-
     @router.get("/page/{name}")
-    async def file(name: str, request: Request) -> Response:
-        return answer(name, request)
+    async def file(request: Request, name: str = "index.html") -> Response:
+        answer = await files.get_response(name, request.scope)
+        # A browser asks each time, usually gets 304, and sees a new release at once.
+        answer.headers["cache-control"] = "no-cache"
+        return answer
 
     return router

@@ -46,16 +46,10 @@ _METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def run(settings: Settings, host: str, port: int, announce: Callable[[str], None]) -> None:
-    """Serve until a signal ends it.
-
-    Args:
-        settings: how the service runs.
-        host: the address to listen at.
-        port: 0 takes a free one.
-        announce: called once with the address, when the service answers requests.
-    """
+    """Serve until a signal ends it; ``announce`` is called once, with the address, when requests are answered."""
     listener = _listen(host, port)
-    address = _address(listener)
+    name, number = listener.getsockname()[:2]
+    address = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
     _raise_file_limit()
     with listener:
         if settings.num_workers == 1:
@@ -95,7 +89,7 @@ def make_server(settings: Settings, on_ready: Callable[[Service], None]) -> tupl
     def stop() -> None:
         # A further signal does not wait for the requests.
         server.force_exit = server.should_exit
-        end()
+        server.should_exit = True
 
     def end() -> None:
         server.should_exit = True
@@ -103,17 +97,17 @@ def make_server(settings: Settings, on_ready: Callable[[Service], None]) -> tupl
     tasks: set[asyncio.Task[None]] = set()
     app = create_app(settings, on_start=on_start, on_ready=on_ready, on_failure=end)
     service = app.service
-    _silence_uvicorn()
     config = uvicorn.Config(
         app,
         http="httptools",
         ws="none",
         lifespan="on",
         log_config=None,
+        log_level="error",  # uvicorn logs its processes and every invalid request too
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        headers=[(name.decode(), value.decode()) for name, value in HEADERS],
+        headers=HEADERS,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(settings.finish_seconds),
@@ -155,8 +149,8 @@ class Supervisor:
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT; a worker that cannot load its model ends all."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, frame: self._stop())
-        signal.signal(signal.SIGHUP, lambda number, frame: self._signal_workers(signal.SIGHUP))
+            signal.signal(number, self._stop)
+        signal.signal(signal.SIGHUP, self._signal_workers)
         self._workers = [self._start() for _ in range(self._settings.num_workers)]
         num_ready, has_failed = 0, False
         try:
@@ -180,10 +174,10 @@ class Supervisor:
         worker.start()
         return worker
 
-    def _stop(self) -> None:
+    def _stop(self, number: int, frame: object) -> None:
         self._should_exit = True
 
-    def _signal_workers(self, number: int) -> None:
+    def _signal_workers(self, number: int, frame: object = None) -> None:
         for worker in self._workers:
             if worker.pid is not None and worker.exitcode is None:
                 os.kill(worker.pid, number)
@@ -206,11 +200,8 @@ class Supervisor:
 
 def _work(settings: Settings, listener: socket.socket, ready: Semaphore, level: int) -> None:
     """Serve in a worker process, which has no log yet."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    log = logging.getLogger("unidex")
-    log.handlers[:] = [handler]
-    log.setLevel(level)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("unidex").setLevel(level)
     # A terminal sends SIGINT to all processes; the supervisor then sends SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -222,27 +213,17 @@ def _work(settings: Settings, listener: socket.socket, ready: Semaphore, level: 
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family, kind, number, _, place = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, number)
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
     except OSError as error:
         raise ConfigError(f"--host must be an address of this machine, but {host!r} is not: {error.strerror}") from None
+    is_dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(place)
-        listener.listen(_BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=is_dual)
     except OSError as error:
-        listener.close()
+        reason = os.strerror(error.errno or 0)
         raise ConfigError(
-            f"--host and --port must be free to listen at, but {host}:{port} is not ({error.strerror}); take another"
+            f"--host and --port must be free to listen at, but {host}:{port} is not ({reason}); take another"
         ) from None
-    return listener
-
-
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _raise_file_limit() -> None:
@@ -251,12 +232,3 @@ def _raise_file_limit() -> None:
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _silence_uvicorn() -> None:
-    """Show only the errors of uvicorn, which logs its processes and every invalid request too."""
-    log = logging.getLogger("uvicorn")
-    log.handlers[:] = logging.getLogger("unidex").handlers
-    log.setLevel(logging.ERROR)
-    log.propagate = False
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

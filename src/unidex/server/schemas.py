@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from unidex.verbs.labels import Frequency, LabelRow, SimilarLabel
+from unidex.model.label_set import Frequency, LabelRow
+from unidex.model.similar_labels import SimilarLabel
+from unidex.scoring.layout import Mode
 from unidex.verbs.predict import PredictedLabel
 
-Mode = Literal["both", "dual", "classifier"]
-Order = Literal["frequency", "text", "id"]
 LabelName = str | int  # a string is a uid, a number an id
 # Python and JavaScript, whose patterns OpenAPI uses, differ in what a space is: this pattern excludes both.
 NotBlank = Annotated[str, Meta(pattern=r"[^\s\x1c-\x1f\x85\ufeff]", description="Not only spaces.")]
+LabelText = Annotated[NotBlank, Meta(description="Its text; the model finds the label by it.")]
+LabelUid = Annotated[NotBlank, Meta(description="Your own name for it; default: its text.")]
+UsedMode = Annotated[Mode | None, Meta(description="Heads that count; default: the mode of the model.")]
 
 
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -23,15 +26,17 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
     texts: Annotated[list[str], Meta(description="The texts.", min_length=1)] | UnsetType = UNSET
     text: Annotated[str, Meta(description="One text, instead of texts.")] | UnsetType = UNSET
     k: Annotated[int, Meta(ge=1, description="Labels per text.")] = 5
-    mode: Annotated[Mode | None, Meta(description="Heads that count; default: the mode of the model.")] = None
+    mode: UsedMode = None
     min_probability: Annotated[
         float,
         Meta(ge=0.0, le=1.0, description="Minimum probability; above 0 for a calibrated model only."),
     ] = 0.0
     allowed: Annotated[
-        list[LabelName] | None, Meta(description="The only labels that may be predicted: uids or ids.")
+        tuple[LabelName, ...] | None, Meta(description="The only labels that may be predicted: uids or ids.")
     ] = None
-    forbidden: Annotated[list[LabelName] | None, Meta(description="Labels that are not predicted: uids or ids.")] = None
+    forbidden: Annotated[
+        tuple[LabelName, ...] | None, Meta(description="Labels that are not predicted: uids or ids.")
+    ] = None
 
 
 class ExplainRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,21 +50,21 @@ class ExplainRequest(msgspec.Struct, forbid_unknown_fields=True):
         ]
         | None
     ) = None
-    mode: Annotated[Mode | None, Meta(description="Heads that count; default: the mode of the model.")] = None
+    mode: UsedMode = None
 
 
 class NewLabel(msgspec.Struct, forbid_unknown_fields=True):
     """A label to add."""
 
-    text: Annotated[NotBlank, Meta(description="Its text; the model finds the label by it.")]
-    uid: Annotated[NotBlank, Meta(description="Your own name for it; default: its text.")] | None = None
+    text: LabelText
+    uid: LabelUid | None = None
 
 
 class NewLabels(msgspec.Struct, forbid_unknown_fields=True):
     """A label to add, or several in "labels"."""
 
-    text: Annotated[NotBlank, Meta(description="Its text; the model finds the label by it.")] | UnsetType = UNSET
-    uid: Annotated[NotBlank, Meta(description="Your own name for it; default: its text.")] | UnsetType | None = UNSET
+    text: LabelText | UnsetType = UNSET
+    uid: LabelUid | UnsetType | None = UNSET
     labels: Annotated[list[NewLabel], Meta(min_length=1, description="Several labels, instead of one.")] | UnsetType = (
         UNSET
     )

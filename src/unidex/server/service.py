@@ -12,19 +12,20 @@ from typing import TypeVar
 
 from unidex.errors import DataError, ModelError, UnidexError, quoted
 from unidex.model.journal import Change
+from unidex.model.label_set import Frequency, LabelRow, Order
+from unidex.model.similar_labels import SimilarLabel
+from unidex.scoring.layout import Mode
 from unidex.server.counters import Metrics
-from unidex.server.live_model import LiveModel, ModelHost, PredictOptions
+from unidex.server.live_model import LiveModel, ModelHost
 from unidex.server.micro_batches import Batches
 from unidex.server.problems import ClientLeftError, ProblemError, refusal
-from unidex.server.request_bodies import check_k, check_text, read_new_labels, read_request, texts_of
+from unidex.server.request_bodies import check_entries, check_k, check_text, read_new_labels, read_request, texts_of
 from unidex.server.schemas import (
     ExplainAnswer,
     ExplainRequest,
     LabelsAnswer,
-    Mode,
     ModelAnswer,
     NewLabels,
-    Order,
     PredictRequest,
     RenameRequest,
     RequestLimits,
@@ -33,7 +34,6 @@ from unidex.server.security import Tokens
 from unidex.server.settings import Settings
 from unidex.storage.locks import LockedError
 from unidex.verbs.explain import explain_text
-from unidex.verbs.labels import Frequency, LabelRow, SimilarLabel
 
 logger = logging.getLogger(__name__)
 
@@ -53,47 +53,44 @@ class Service:
         self.metrics = Metrics()
         self.failure: UnidexError | None = None  # the error of the first model
         self.is_draining = False
-        self._host: ModelHost | None = None
-        self._batches: Batches | None = None
+        self._started: tuple[ModelHost, Batches] | None = None
         self._reload: asyncio.Task[str] | None = None
 
     async def start(self) -> None:
         """Load the model and start to answer."""
         live = await asyncio.to_thread(LiveModel, self.settings.folder)
-        self._host = ModelHost(live, self._notify)
-        self._batches = Batches(self._host, asyncio.get_running_loop(), self.metrics.batch)
+        host = ModelHost(live, self._notify)
+        self._started = host, Batches(host, asyncio.get_running_loop(), self.metrics.batch)
 
     def stop(self) -> None:
         """Finish the waiting requests and stop."""
-        if self._batches is not None:
-            self._batches.stop()
+        if self._started is not None:
+            self._started[1].stop()
 
     @property
     def is_ready(self) -> bool:
         """Whether clients should send requests here."""
-        return self._batches is not None and not self.is_draining
+        return self._started is not None and not self.is_draining
 
     @property
     def live(self) -> LiveModel:
         """The live model."""
-        if self._host is None:
-            raise _not_ready()
-        return self._host.live
+        return self._running()[0].live
+
+    def _running(self) -> tuple[ModelHost, Batches]:
+        if self._started is None:
+            raise ProblemError(
+                503,
+                "the model must be loaded before it answers, and is not yet; try again soon",
+                headers=[("retry-after", "1")],
+            )
+        return self._started
 
     async def predict(self, body: bytes, is_gone: Callable[[], bool]) -> bytes:
         """Answer POST /v1/predict. This path must be fast."""
         request = await read_request(PredictRequest, body)
         texts = texts_of(request, self.limits)
-        if self._batches is None:
-            raise _not_ready()
-        options = PredictOptions(
-            request.k,
-            request.mode,
-            request.min_probability,
-            None if request.allowed is None else tuple(request.allowed),
-            None if request.forbidden is None else tuple(request.forbidden),
-        )
-        future = self._batches.submit(texts, options, is_gone)
+        future = self._running()[1].submit(texts, request, is_gone)
         try:
             answer: bytes = await future
         except asyncio.CancelledError:
@@ -107,14 +104,11 @@ class Service:
         request = await read_request(ExplainRequest, body)
         check_text(request.text, "text", self.limits)
         check_k(request.k, self.limits)
-        if request.labels is not None and len(request.labels) > self.limits.k:
-            raise ProblemError(
-                422, f"labels must have at most {self.limits.k} entries, but has {len(request.labels)}", field="labels"
-            )
+        check_entries(request.labels, "labels", self.limits.k)
 
-        def explain() -> ExplainAnswer:
-            live = self.live
-            labels = live.find_labels(None if request.labels is None else tuple(request.labels), "labels")
+        def explain(host: ModelHost) -> ExplainAnswer:
+            live = host.live
+            labels = live.find_labels(request.labels, "labels")
             try:
                 rows = explain_text(live.model, request.text, k=request.k, labels=labels, mode=request.mode)
             except UnidexError as error:
@@ -125,7 +119,7 @@ class Service:
 
     async def model(self) -> ModelAnswer:
         """Answer GET /v1/model."""
-        await self._call(lambda: None)
+        await self._call(lambda host: None)
         live, limits = self.live, self.limits
         model = live.model
         modes: list[Mode] = [mode for mode in ("dual", "classifier") if getattr(model.config.heads, mode)]
@@ -150,17 +144,17 @@ class Service:
     ) -> LabelsAnswer:
         """List one page of labels."""
         # The model thread applies changes of other processes first.
-        host = await self._on_host(lambda host: host)
+        host = await self._call(lambda host: host)
         return await asyncio.to_thread(host.list_labels, search, offset, limit, order=order, frequency=frequency)
 
     async def label(self, label: int) -> LabelRow:
         """Return one label."""
-        return await self._on_host(lambda host: host.row(label))
+        return await self._call(lambda host: host.row(label))
 
     async def similar(self, label: int, k: int) -> tuple[LabelRow, list[SimilarLabel]]:
         """Return a label and the labels similar to it."""
         check_k(k, self.limits)
-        return await self._on_host(lambda host: host.similar(label, k))
+        return await self._call(lambda host: host.similar(label, k))
 
     async def add_labels(self, body: bytes) -> list[LabelRow]:
         """Add labels; they are on the disk when this returns."""
@@ -190,12 +184,7 @@ class Service:
         return rows[0]
 
     async def reload(self, *, only_if_new: bool = False, tell_others: bool = True) -> str:
-        """Load the folder again and replace the model between two batches; the live model stays if that fails.
-
-        Args:
-            only_if_new: do nothing if the folder still has the live model.
-            tell_others: reload the other workers too.
-        """
+        """Load the folder again and replace the model between two batches; the live model stays if that fails."""
         if self._reload is None or self._reload.done():
             self._reload = asyncio.get_running_loop().create_task(self._load_again(only_if_new))
         # Concurrent requests share one reload, which continues if a client disconnects.
@@ -216,7 +205,7 @@ class Service:
             self.metrics.reloads.labels("failed").inc()
             logger.error("The model was not replaced, %s continues to serve: %s", live.title, error)
             raise ProblemError(409, f"{self.describe(error)}; {live.title} continues to serve") from None
-        await self._on_host(lambda host: host.replace(new))
+        await self._call(lambda host: host.replace(new))
         self.metrics.reloads.labels("done").inc()
         logger.info("%s replaced %s; loading took %.1f s.", new.title, live.title, time.monotonic() - started)
         return new.title
@@ -226,7 +215,7 @@ class Service:
         replaced = False
         while True:
             try:
-                rows = await self._on_host(lambda host: host.change(change(host)))
+                rows = await self._call(lambda host: host.change(change(host)))
             except LockedError as error:
                 if time.monotonic() > deadline:
                     raise ProblemError(503, self.describe(error), headers=[("retry-after", "5")]) from None
@@ -258,21 +247,7 @@ class Service:
     def _notify(self, live: LiveModel) -> None:
         self.metrics.serves(live.name, live.model.version, live.num_labels)
 
-    async def _on_host(self, function: Callable[[ModelHost], T]) -> T:
-        if self._host is None:
-            raise _not_ready()
-        host = self._host
-        return await self._call(lambda: function(host))
-
-    async def _call(self, function: Callable[[], T]) -> T:
-        if self._batches is None:
-            raise _not_ready()
-        return await self._batches.call(function)
-
-
-def _not_ready() -> ProblemError:
-    return ProblemError(
-        503,
-        "the model must be loaded before it answers, and is not yet; try again soon",
-        headers=[("retry-after", "1")],
-    )
+    async def _call(self, function: Callable[[ModelHost], T]) -> T:
+        """Call a function in the model thread."""
+        host, batches = self._running()
+        return await batches.call(lambda: function(host))

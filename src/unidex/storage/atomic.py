@@ -29,11 +29,7 @@ def write_text(file: Path, text: str, *, errors: str = "strict") -> None:
 def write_folder(folder: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield a hidden folder to write into, which becomes ``folder`` at the end of the block.
 
-    An error inside the block deletes the hidden folder.
-
-    Args:
-        folder: the target; its parents are created.
-        replace: whether a folder with files is replaced. If not, it causes an OSError.
+    An error inside the block deletes the hidden folder. Without ``replace``, a folder with files causes an OSError.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with unfinished_folder(folder) as unfinished:

@@ -38,13 +38,7 @@ def locked(folder: str | Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterato
     """Hold the lock of a model folder, which is on the hidden sibling ``.NAME.lock``.
 
     A thread that holds the lock may enter again. The sibling stays: a lock on a deleted file protects nothing.
-
-    Args:
-        folder: the model folder; it need not exist yet.
-        wait_seconds: how long to wait for the lock.
-
-    Raises:
-        LockedError: the lock was not free in that time.
+    The folder need not exist yet. A LockedError says that the lock was not free in time.
     """
     path = Path(folder).resolve()
     file = path.with_name(f".{path.name}.lock")

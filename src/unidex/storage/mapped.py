@@ -16,16 +16,9 @@ Mode = Literal["r", "c"] | None
 
 
 def load_array(file: Path, shape: Shape, dtype: Type = None, *, mapped: bool = False) -> NDArray[Any]:
-    """Load an array of a model folder that ``numpy.save`` wrote.
+    """Load an array of a model folder that ``numpy.save`` wrote; None in the expected shape is any length.
 
-    Args:
-        file: the file.
-        shape: the expected shape; None for any length.
-        dtype: the expected type; None for any.
-        mapped: map it from the disk. It is mapped copy-on-write, because torch warns of read-only arrays.
-
-    Raises:
-        ModelError: the file is missing, damaged or holds another array.
+    A mapped array is copy-on-write, because torch warns of read-only arrays.
     """
     try:
         return read_array(file, shape, dtype, "c" if mapped else None)
@@ -36,8 +29,7 @@ def load_array(file: Path, shape: Shape, dtype: Type = None, *, mapped: bool = F
 def read_array(file: Path, shape: Shape, dtype: Type = None, mode: Mode = None) -> NDArray[Any]:
     """Read an array that ``numpy.save`` wrote, with ``mode`` mapped from the disk.
 
-    Raises:
-        ValueError: the file is missing, damaged or holds another array; the message has no file name.
+    If it is missing, damaged or another array, a ValueError says so without the name of the file.
     """
     try:
         array = np.load(file, mmap_mode=mode, allow_pickle=False)

@@ -8,30 +8,28 @@ Shapes: B texts of the batch, P labels of this process, D dimensions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from unidex.augment.mixup import Mixture, draw_mixture
 from unidex.distributed import ALONE, Processes
 from unidex.losses import Targets
 from unidex.nn.row_table import Touched
 from unidex.training.gradient_cache import GradientCache, Ids, Parts, backward
-from unidex.training.rank_gradients import gathered, summed
 from unidex.training.towers import Towers
+
+Exchange = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Some rows of prepared texts, taken when they are needed.
-
-    Attributes:
-        prepared: all prepared texts.
-        ids: the rows.
-    """
+    """Some rows of prepared texts, taken when they are needed."""
 
     prepared: Any
     ids: Ids
@@ -42,29 +40,17 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """What is encoded in a step.
+    """What is encoded in a step."""
 
-    Attributes:
-        towers: encoders and heads.
-        texts: the texts of the batch, those of all processes.
-        labels: the labels of this process.
-        targets: the pairs of the batch.
-        first_label: the place in the pool of this process's first label.
-        mixture: how texts are mixed; None to draw it from ``rng`` where the recipe asks for mixup.
-        is_detached: whether the classifier's gradient stops before the encoder.
-        rng: of feature dropout and mixup; in the same state on each process.
-        touched: takes the rows of tables that are used.
-    """
-
-    towers: Towers
-    texts: Rows
-    labels: Rows
-    targets: Targets
-    first_label: int
-    mixture: Mixture | None
-    is_detached: bool
-    rng: np.random.Generator
-    touched: list[Touched]
+    towers: Towers  # encoders and heads
+    texts: Rows  # the texts of the batch, those of all processes
+    labels: Rows  # the labels of this process
+    targets: Targets  # the pairs of the batch
+    first_label: int  # the place in the pool of this process's first label
+    mixture: Mixture | None  # how texts are mixed; None to draw it from ``rng`` where the recipe asks for mixup
+    is_detached: bool  # whether the classifier's gradient stops before the encoder
+    rng: np.random.Generator  # of feature dropout and mixup; in the same state on each process
+    touched: list[Touched]  # takes the rows of tables that are used
 
     def draw(self) -> Mixture | None:
         """How texts are mixed."""
@@ -127,11 +113,7 @@ class OneGraph:
 class Chunks:
     """Texts and labels of this process by themselves, in chunks where the recipe asks for them.
 
-    Args:
-        sides: what is encoded.
-        seed: of the random choices of encoders and heads.
-        processes: the processes that share the batch.
-        gathers: whether each process scores the texts of all, and not only its own.
+    With ``gathers`` each process scores the texts of all, and not only its own.
     """
 
     def __init__(self, sides: Sides, seed: int, processes: Processes, *, gathers: bool) -> None:
@@ -194,8 +176,12 @@ class Chunks:
 def _mixed(texts: Parts, labels: Parts, mixture: Mixture, first: int, processes: Processes) -> Parts:
     """This process's texts mixed with their partners, which another process may have encoded."""
     own, found = processes.part(mixture.targets.shape[0]), []
+
+    def sum_(values: Tensor) -> Tensor:
+        return processes.sum_(values.clone())
+
     for number, part_bD in enumerate(texts):
-        everywhere_BD = gathered(part_bD, processes)
+        everywhere_BD = _exchanged(part_bD, processes.gather, processes.reduce_scatter, processes)
         places_B = mixture.partners_B.to(part_bD.device)
         if not mixture.is_with_labels:
             partners_BD = everywhere_BD[places_B]
@@ -204,11 +190,32 @@ def _mixed(texts: Parts, labels: Parts, mixture: Mixture, first: int, processes:
         else:
             # Labels of other processes are rows of 0 here; the sum has all.
             places_B = places_B - first
-            is_mine_B = (places_B >= 0) & (places_B < len(labels[number]))
+            is_own_B = (places_B >= 0) & (places_B < len(labels[number]))
             padded_PD = torch.nn.functional.pad(labels[number], (0, 0, 0, 1))
-            partners_BD = summed(padded_PD[torch.where(is_mine_B, places_B, len(padded_PD) - 1)], processes)
+            own_BD = padded_PD[torch.where(is_own_B, places_B, len(padded_PD) - 1)]
+            partners_BD = _exchanged(own_BD, sum_, sum_, processes)
         found.append(mixture.mix(everywhere_BD, partners_BD)[own])
     return tuple(found)
+
+
+def _exchanged(rows: Tensor, there: Exchange, back: Exchange, processes: Processes) -> Tensor:
+    """An exchange between processes; ``back`` takes a gradient of any of the rows to its owner."""
+    if processes.size == 1:
+        return rows
+    found: Tensor = _Exchange.apply(rows, there, back)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Exchange(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, there: Exchange, back: Exchange) -> Tensor:
+        ctx.back = back
+        return there(rows)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.back(gradient), None, None
 
 
 def _used(touched: list[Touched]) -> list[Touched]:

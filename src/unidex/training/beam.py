@@ -32,7 +32,6 @@ from unidex.nn.candidate_scores import candidate_scores
 from unidex.nn.row_table import Touched
 from unidex.topk import PADDING
 from unidex.training.batch_vectors import BatchVectors
-from unidex.training.classifier_rows import ClassifierRows
 from unidex.training.shared_pool import CLASSIFIER, head_loss
 from unidex.training.towers import Towers
 
@@ -43,16 +42,13 @@ _WHOLE_UP_TO = 1 << 24
 class Beam:
     """The losses of clusters and labels over the candidates of each text.
 
-    Args:
-        towers: encoders and heads, with those of a label tree.
-        rows: the classifiers of this process.
-        processes: the processes that share the texts and the classifiers.
+    ``processes`` share the texts and the classifiers.
     """
 
-    def __init__(self, towers: Towers, rows: ClassifierRows, processes: Processes) -> None:
+    def __init__(self, towers: Towers, processes: Processes) -> None:
         network, config = towers.network, towers.config
         assert network.tree is not None
-        self.towers, self.rows, self.processes, self.tree = towers, rows, processes, network.tree
+        self.towers, self.processes, self.tree = towers, processes, network.tree
         shape = network.tree.shape
         self._children = [torch.from_numpy(children).to(network.device) for children in shape.children]
         self._clusters_of_labels = [torch.from_numpy(part).to(network.device) for part in shape.clusters_of_labels()]
@@ -107,12 +103,12 @@ class Beam:
         num_labels = self.tree.shape.num_labels
         ids_U, places_BK = _distinct(ids_BK, num_labels, self.processes)
         shard = self.processes.shard(num_labels)
-        mine = slice(*torch.searchsorted(ids_U, torch.tensor([shard.start, shard.stop]).to(ids_U)).tolist())
-        own_UD = self.rows.gather(ids_U[mine] - shard.start, touched)
+        held = slice(*torch.searchsorted(ids_U, torch.tensor([shard.start, shard.stop]).to(ids_U)).tolist())
+        own_UD = self.towers.gather_classifiers(ids_U[held] - shard.start, touched)
         rows_UD = self.processes.gather(own_UD.detach()).requires_grad_()
         value = self._backward(candidate_scores(texts_BD, rows_UD, places_BK), asked, self._label_loss, seed)
         gradient_UD = torch.zeros_like(rows_UD) if rows_UD.grad is None else rows_UD.grad
-        own_UD.backward(self.processes.sum_(gradient_UD)[mine])  # type: ignore[no-untyped-call]
+        own_UD.backward(self.processes.sum_(gradient_UD)[held])  # type: ignore[no-untyped-call]
         return value
 
     def _backward(self, scores_BK: Tensor, asked: Targets, loss: HeadLoss, seed: int, weight: float = 1.0) -> Tensor:
@@ -123,14 +119,7 @@ class Beam:
             # A loss is a mean over the texts of all processes; each takes its own rows of the gradient.
             sizes = ranks.gather(torch.tensor([num_texts], device=scores.device)).tolist()
             first, scores = sum(sizes[: ranks.rank]), ranks.gather(scores)
-            asked = Targets(
-                ranks.gather(asked.rows + first),
-                ranks.gather(asked.columns),
-                ranks.gather(asked.weights),
-                ranks.gather(asked.ignored_rows + first),
-                ranks.gather(asked.ignored_columns),
-                (len(scores), scores.shape[1]),
-            )
+            asked = asked.gathered(ranks, (len(scores), scores.shape[1]), first_row=first)
         value, gradient = loss.dense()(scores, loss.sample(asked, seed))
         gradient_BK = gradient[first : first + num_texts]
         scores_BK.backward(gradient_BK if weight == 1 else gradient_BK * weight)  # type: ignore[no-untyped-call]
@@ -168,10 +157,8 @@ def kept_clusters(
 def candidate_targets(targets: Targets, first: int, ids_BK: Tensor) -> tuple[Targets, Tensor]:
     """The pairs of texts and their own candidates, and where a candidate is positive.
 
-    Args:
-        targets: the pairs of all texts of the batch; a pair named several times has the sum of its targets, at most 1.
-        first: the place in the batch of the first text that has candidates here.
-        ids_BK: columns of the targets; -1 for none.
+    ``targets`` are the pairs of all texts of the batch; a pair named several times has the sum of its targets, at most
+    1. The texts with candidates, -1 for none, start at place ``first`` of the batch.
 
     >>> targets = Targets.of([0, 1], [2, 0], ignored_rows=[1], ignored_columns=[1], shape=(2, 3))
     >>> found, _ = candidate_targets(targets, 1, torch.tensor([[1, 0, -1]]))

@@ -30,24 +30,18 @@ _WHOLE, _SHARDS = "tensors.safetensors", "shards"
 
 @dataclass(frozen=True)
 class Shards:
-    """Which tensors of a checkpoint are split by rows over processes.
+    """Which tensors of a checkpoint are split by rows over processes."""
 
-    Attributes:
-        processes: the processes that train together.
-        num_rows: rows of a split tensor over all processes.
-        tables: names of the tables; a tensor is split when a part of its name is one of them.
-    """
-
-    processes: Processes = ALONE
-    num_rows: int = 0
-    tables: tuple[str, ...] = ()
+    processes: Processes = ALONE  # the processes that train together
+    num_rows: int = 0  # rows of a split tensor over all processes
+    tables: tuple[str, ...] = ()  # names of the tables; a tensor is split when a part of its name is one of them
 
     def holds(self, name: str) -> bool:
         """Whether a tensor is split."""
         return self.processes.size > 1 and not set(self.tables).isdisjoint(name.split("."))
 
     def as_whole(self, local: Tensor) -> Any:
-        """My rows as a part of the whole, in the form torch.distributed.checkpoint saves and reads."""
+        """The rows of this process as a part of the whole, in the form torch.distributed.checkpoint saves and reads."""
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.tensor import DTensor, Shard
 

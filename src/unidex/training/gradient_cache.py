@@ -26,12 +26,9 @@ Encode = Callable[[Ids, np.random.Generator], Parts]
 class GradientCache:
     """The vectors of some texts, and the way back to what made them.
 
-    Args:
-        encode: from ids to vectors; all its random choices come from the generator given and from torch's own, which
-            is seeded before each call.
-        ids: the texts.
-        chunk: texts that are encoded at once; 0, or no fewer than there are, keeps one graph and encodes once.
-        seed: of the random choices; each chunk has its own.
+    All random choices of ``encode`` come from the generator given and from torch's own, which is seeded before each
+    call; each chunk has its own seed. A ``chunk`` of 0, or of no fewer texts than there are, keeps one graph and
+    encodes once.
 
     >>> weight = torch.tensor([[2.0]], requires_grad=True)
     >>> texts = torch.arange(3.0)[:, None]

@@ -7,8 +7,13 @@ same choices as one that was not.
 from __future__ import annotations
 
 import logging
+import math
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -28,7 +33,6 @@ from unidex.training.frozen import freeze
 from unidex.training.log import TrainingLog
 from unidex.training.optimisers import Optimisers
 from unidex.training.step import Step
-from unidex.training.stop_signal import StopRequest
 from unidex.training.training_set import STEP, Batching, TrainingSet
 
 logger = logging.getLogger(__name__)
@@ -48,13 +52,13 @@ class Trainer:
     """One run.
 
     Args:
-        network: what is trained, in place.
+        network: what is trained, in place; it has the classifiers of this process's labels.
         data: what it is trained on.
         config: the recipe.
         seed: of every random choice.
         folder: for checkpoints and train.jsonl; None keeps nothing.
         validate: the metrics of the network as it is now, or None for no validation.
-        processes: the processes that train together; the network has the classifiers of this process's labels.
+        processes: the processes that train together.
         has_next_phase: whether another run continues from the end of this one.
     """
 
@@ -81,12 +85,10 @@ class Trainer:
         self.num_steps = self._batching.num_steps
         self.optimisers = Optimisers(self._stepped, config, self.num_steps, processes)
         self._take_step = Step(self._stepped, data, config, processes, self._move_rows)
-        self.epoch = self.batch = self.step = 0
+        self.epoch = self.batch = self.step = self._best_epoch = self._validations_without_gain = 0
         self._best: dict[str, Tensor] | None = None
-        self._best_value = -np.inf
-        self._best_epoch = 0
-        self._validations_without_gain = 0
-        self._stop = StopRequest()
+        self._best_value = -math.inf
+        self._is_stopping = False
         self._log = TrainingLog(folder if processes.is_first else None, config.train.epochs)
         self._seen = 0
         self._total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
@@ -96,10 +98,10 @@ class Trainer:
         started = time.monotonic()
         if resume:
             self._resume()
-        epochs = self.config.train.epochs
-        with self._stop.listening(), progress.task("training", self.num_steps, unit="steps") as advance:
+        epochs, patience = self.config.train.epochs, self.config.train.patience or math.inf
+        with self._listening(), progress.task("training", self.num_steps, unit="steps") as advance:
             advance(self.step)
-            while self.epoch < epochs and not self._finished_early():
+            while self.epoch < epochs and self._validations_without_gain < patience:
                 self._run_epoch(advance)
                 if self.epoch % self.config.train.validate_every == 0 or self.epoch == epochs:
                     self._validate_now()
@@ -120,12 +122,29 @@ class Trainer:
             "best": None if self._best is None else {self.config.train.metric: self._best_value},
         }
 
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM as a wish to stop after the step under way; a second one interrupts at once."""
+        before = {}
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before[number] = signal.signal(number, self._note)
+        except ValueError:
+            # Only the main thread may listen; elsewhere the caller's own handling stays.
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._is_stopping:
+            raise KeyboardInterrupt
+        self._is_stopping = True
+
     def _is_checkpoint_due(self) -> bool:
         return self.step % self.config.train.checkpoint_every == 0
-
-    def _finished_early(self) -> bool:
-        patience = self.config.train.patience
-        return patience > 0 and self._validations_without_gain >= patience
 
     def _run_epoch(self, advance: progress.Advance) -> None:
         if self.batch == 0:
@@ -143,7 +162,7 @@ class Trainer:
                 self._check(total)
                 speed = (self._seen - texts_before) / max(time.monotonic() - started, 1e-9)
                 advance(0, f"epoch {self.epoch + 1}, loss {float(total) / self.batch:.4f}, {speed:,.0f} texts/s")
-            stopping = self.processes.any(self._stop.asked)
+            stopping = self.processes.any(self._is_stopping)
             # At the end of an epoch, validation comes first.
             if stopping or (self._is_checkpoint_due() and self.batch < len(batches)):
                 self._check(total)
@@ -196,36 +215,34 @@ class Trainer:
             self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
             self._best_value, self._best_epoch = value, self.epoch
 
-    def _is_best_now(self) -> bool:
-        return self.batch == 0 and self.epoch == self._best_epoch
-
     def state(self) -> dict[str, Tensor]:
         """A copy of the network and the state of its optimisers."""
-        optimisers = {f"optimiser.{name}": tensor for name, tensor in self.optimisers.state().items()}
-        return {name: tensor.clone() for name, tensor in (self._network_state() | optimisers).items()}
+        return {name: tensor.clone() for name, tensor in self._state().items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take what ``state`` has copied."""
         self._load_network(state)
         self.optimisers.load(_part(state, "optimiser."))
 
+    def _state(self) -> dict[str, Tensor]:
+        optimisers = {f"optimiser.{name}": tensor for name, tensor in self.optimisers.state().items()}
+        return self._network_state() | optimisers
+
     def _network_state(self) -> dict[str, Tensor]:
         state = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
         return state | {f"table.{name}": table.weight for name, table in self.network.tables().items()}
 
     def _load_network(self, state: dict[str, Tensor]) -> None:
-        prefix = "network."
-        dense = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        self.network.load_state_dict(dense)
+        self.network.load_state_dict(_part(state, "network."))
         for name, table in self.network.tables().items():
             table.weight.copy_(state[f"table.{name}"])
 
     def _save_checkpoint(self) -> None:
         if self.folder is None:
             return
-        tensors = self._network_state() | {f"optimiser.{k}": v for k, v in self.optimisers.state().items()}
+        tensors = self._state()
         # Right after the best validation the network itself is the best.
-        if self._best is not None and not self._is_best_now():
+        if self._best is not None and not (self.batch == 0 and self.epoch == self._best_epoch):
             tensors |= {f"best.{name}": value for name, value in self._best.items()}
         tensors |= self._batching.state()
         state = {
@@ -257,10 +274,9 @@ class Trainer:
                 f"{found}: a run must be resumed with the settings and the seed it started with, but they differ; "
                 "use the same ones, or delete the folder and train without --resume"
             )
-        self._load_network(tensors)
-        self.optimisers.load(_part(tensors, "optimiser."))
+        self.restore(tensors)
         self._best = _part(tensors, "best.") or None
-        self._best_value = -np.inf if state["best_value"] is None else state["best_value"]
+        self._best_value = -math.inf if state["best_value"] is None else state["best_value"]
         self._best_epoch = state["best_epoch"]
         if self._best is None and state["best_value"] is not None:
             self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}

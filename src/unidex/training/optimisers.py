@@ -60,9 +60,7 @@ class Optimisers:
     """
 
     def __init__(self, network: Network, config: Config, num_steps: int, processes: Processes = ALONE) -> None:
-        self.config = config
-        self.num_steps = num_steps
-        self.processes = processes
+        self.config, self.num_steps, self.processes = config, num_steps, processes
         train = config.train
         is_pretrained = encoders.get(config.encoder.kind).can.is_pretrained
         groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
@@ -79,14 +77,10 @@ class Optimisers:
         options = [{"params": part, "lr": lr, "weight_decay": decay} for (lr, decay), part in groups.items()]
         self.dense = torch.optim.AdamW(options) if options else None
         make = _ROWS[train.row_optimiser]
+        # Word vectors learn like an encoder; clusters of a label tree learn like classifiers.
         self._table_rates = {
-            "features": train.lr_encoder,
-            "classifier_features": train.lr_encoder,
-            "classifiers": train.lr_classifier,
+            name: train.lr_encoder if name.endswith("features") else train.lr_classifier for name in network.tables()
         }
-        # Clusters of a label tree learn like classifiers.
-        clusters = [name for name in network.tables() if name.startswith("clusters_")]
-        self._table_rates |= dict.fromkeys(clusters, train.lr_classifier)
         self.rows: dict[str, RowOptimiser] = {name: make(table) for name, table in network.tables().items()}
         self._name_of = {id(table): name for name, table in network.tables().items()}
 
@@ -151,8 +145,7 @@ class Optimisers:
     def load(self, state: dict[str, Tensor]) -> None:
         """Take a saved state."""
         for name, rows in self.rows.items():
-            prefix = f"rows.{name}."
-            rows.load({key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)})
+            rows.load({key: state[f"rows.{name}.{key}"] for key in rows.names})
         if self.dense is not None:
             values: dict[int, dict[str, Any]] = {}
             for key, value in state.items():

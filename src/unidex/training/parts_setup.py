@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.augment.walks import walk_targets_by
+from unidex.augment.walks import walk_targets
 from unidex.config import Augment, Config
 from unidex.distributed import ALONE, Processes
 from unidex.nn.classifier_parts import FREE, GRAPH, TEXT, ClassifierParts, normalised_graph
@@ -37,14 +36,8 @@ def make_parts(
 ) -> ClassifierParts | None:
     """The parts of a network's classifiers before training, or None where those are free vectors alone.
 
-    Args:
-        network: whose classifiers they are. The caller seeds torch.
-        config: the recipe, or that of a stage.
-        data: what it is trained on, labels or clusters of them.
-        positives: train texts x labels, of which the label graph is made; that of clusters is made of theirs.
-        rows: the train texts that are trained on, or None for all.
-        seed: of the walks.
-        processes: the processes that share the labels; each has the parts of its own.
+    The label graph is made of ``positives``, train texts x labels, of the texts that are trained on (``rows``); that of
+    clusters is made of theirs. Each process has the parts of its own labels. The caller seeds torch.
     """
     if not has_parts(config):
         return None
@@ -77,11 +70,6 @@ def make_parts(
     return parts.to(network.device)
 
 
-def words_of_labels(config: Config, encoder: Any, labels: Any) -> sparse.csr_array | None:
-    """How much each word counts for each label, where classifiers are made of words; else None."""
-    return encoder.word_counts(labels) if has_parts(config) else None
-
-
 def label_graph(positives: sparse.csr_array, settings: Augment, seed: int) -> sparse.csr_array:
     """Which labels come together, by random walks, as a graph whose rows and columns are evened out; L x L."""
-    return normalised_graph(walk_targets_by(settings, positives, np.random.default_rng([seed, _GRAPH])))
+    return normalised_graph(walk_targets(settings, positives, np.random.default_rng([seed, _GRAPH])))

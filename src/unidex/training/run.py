@@ -18,7 +18,8 @@ from unidex.config.rules import check_rules
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE, Processes
 from unidex.encoders import registry as encoders
-from unidex.model.model import Model, label_set
+from unidex.model.label_set import LabelSet
+from unidex.model.model import Model
 from unidex.nn.network import Network
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.decision_tree import check_installed
@@ -123,7 +124,7 @@ class Run:
             return None
         learned = self.dataset.train.positives if config.train.decay_epochs > 0 else best.trainer.data.positives
         settle_unseen(network, config, learned)
-        labels = label_set(self.dataset.labels.texts, self.dataset.labels.uids, self.dataset.label_frequencies())
+        labels = LabelSet.of(self.dataset)
         train = (self._networks.texts, self.dataset.train.positives)
         model = Model.build(
             self._whole(config), network, labels, self._networks.labels, metrics, train, self.dataset.train.texts
@@ -202,9 +203,6 @@ class Run:
 
         A decay phase still changes the scores. So it is simulated on the training part, and then undone.
         """
-        if self._validation is None or best.choice is None or not self._validation.can_rank(best.config):
-            if best.config.predict.rank == "learned":
-                logger.info("Labels are ranked by the weighted sum: held-out texts are too few to fit a ranker.")
         if self._validation is None or best.choice is None:
             return None, None
         weights = best.choice.weights

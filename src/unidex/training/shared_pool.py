@@ -16,10 +16,9 @@ from unidex.config import Config
 from unidex.distributed import Processes
 from unidex.losses import HeadLoss
 from unidex.losses.blocks import BlockedGrad, Sink
-from unidex.losses.inner_product import inner_product_loss
+from unidex.losses.gradient import inner_product_loss
 from unidex.nn.row_table import RowTable, Touched
 from unidex.training.batch_vectors import BatchVectors
-from unidex.training.classifier_rows import ClassifierRows
 from unidex.training.towers import Towers
 
 # Takes the gradient of neighbouring rows of a table, as soon as it is known.
@@ -29,38 +28,22 @@ DUAL, CLASSIFIER = range(2)
 
 @dataclass(frozen=True, eq=False)
 class PoolLabels:
-    """The labels of a step that this process has.
+    """The labels of a step that this process has."""
 
-    Attributes:
-        ids: P ids, ascending.
-        rows: P, their rows of this process's table.
-        first: the place in the pool of the first of them.
-    """
-
-    ids: Tensor
-    rows: Tensor
-    first: int
+    ids: Tensor  # P ids, ascending
+    rows: Tensor  # P, their rows of this process's table
+    first: int  # the place in the pool of the first of them
 
 
 @dataclass(frozen=True, eq=False)
 class SharedPool:
-    """The losses of both heads over labels that all texts are scored against.
+    """The losses of both heads over labels that all texts are scored against."""
 
-    Attributes:
-        towers: encoders and heads.
-        rows: the classifiers.
-        processes: the processes that share the labels.
-        log_q: how often each label enters a pool, or None.
-        move_rows: moves rows of the classifiers whose gradient is known.
-        is_dense: whether the scores of a step are one matrix.
-    """
-
-    towers: Towers
-    rows: ClassifierRows
-    processes: Processes
-    log_q: Tensor | None
-    move_rows: MoveRows
-    is_dense: bool
+    towers: Towers  # encoders, heads and classifiers
+    processes: Processes  # the processes that share the labels
+    log_q: Tensor | None  # how often each label enters a pool, or None
+    move_rows: MoveRows  # moves rows of the classifiers whose gradient is known
+    is_dense: bool  # whether the scores of a step are one matrix
 
     def __call__(
         self, vectors: BatchVectors, labels: PoolLabels, scales: Tensor, seed: int, touched: list[Touched]
@@ -87,11 +70,11 @@ class SharedPool:
         if self.towers.has_classifier:
             weight, table = 1 - dual_weight if network.dual is not None else 1.0, network.classifiers
             assert table is not None
-            if config.pool.labels == "all" and self.rows.are_as_stored:
+            if config.pool.labels == "all" and self.towers.classifiers_are_as_stored:
                 # Each block is moved as soon as its gradient is known.
                 take(CLASSIFIER, table.weight, weight, lambda rows, part: self.move_rows(table, rows, part * weight))
             else:
-                rows_PD = self.rows.gather(labels.rows, touched)
+                rows_PD = self.towers.gather_classifiers(labels.rows, touched)
                 rows_PD.backward(take(CLASSIFIER, rows_PD.detach(), weight))  # type: ignore[no-untyped-call]
         return value, of_texts, of_scales
 

@@ -16,30 +16,19 @@ from unidex.data.dataset import Dataset
 from unidex.distributed import Processes
 from unidex.encoders import registry as encoders
 from unidex.nn.assembly import build_network
-from unidex.nn.initialisation import initialise_classifiers, initialise_cluster_biases
+from unidex.nn.initialisation import initialise_biases, initialise_classifiers
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
-from unidex.training.parts_setup import make_parts, words_of_labels
-from unidex.training.table_storage import tables_to_files
+from unidex.training.parts_setup import has_parts, make_parts
 from unidex.training.training_set import TrainingSet, with_label_points
-from unidex.training.transfer import encoder_weights, inherit, restore_encoder, set_dropout, surrogate_set
+from unidex.training.transfer import inherit, surrogate_set
 from unidex.training.tree_setup import cluster_positives, grow_tree, learns_labels
 
 
 class StageNetworks:
     """What the stages and trials of a run are trained on, and the networks that they start with.
 
-    Args:
-        dataset: the data set.
-        config: the recipe of the last stage.
-        seed: of every random choice.
-        device: where to train.
-        folder: of the run, or None to keep nothing.
-        processes: the processes that train together.
-
-    Attributes:
-        texts: prepared train texts.
-        labels: prepared label texts.
+    ``config`` is the recipe of the last stage; without a ``folder`` nothing is kept.
     """
 
     def __init__(
@@ -79,11 +68,14 @@ class StageNetworks:
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
         """A copy of the encoder's weights."""
-        return encoder_weights(self._encoder)
+        found = {name: tensor.clone() for name, tensor in self._encoder.state_dict().items()}
+        return found | ({"table": self._encoder.table.weight.clone()} if hasattr(self._encoder, "table") else {})
 
     def restore_encoder(self, state: dict[str, torch.Tensor]) -> None:
         """Take weights that `encoder_state` has copied."""
-        restore_encoder(self._encoder, state)
+        self._encoder.load_state_dict({name: tensor for name, tensor in state.items() if name != "table"})
+        if "table" in state:
+            self._encoder.table.weight = state["table"].clone()
 
     def training_set(self, config: Config, rows: NDArray[np.int64] | None) -> TrainingSet:
         """These train texts, or all, with the label texts that the recipe adds."""
@@ -96,7 +88,7 @@ class StageNetworks:
         if config.train.surrogate:
             # Labels are clustered by features; an encoder without features gives vectors in their place.
             features = data.texts if sparse.issparse(data.texts) else self._encoded(data.texts)
-            words = words_of_labels(config, self._encoder, self.labels)
+            words = self._encoder.word_counts(self.labels) if has_parts(config) else None
             return surrogate_set(data, features, config, self.seed, words)
         return data
 
@@ -104,8 +96,9 @@ class StageNetworks:
         """A network before training, or, in a later stage, as the previous stage left it."""
         torch.manual_seed(self.seed)
         if self._initial is not None:
-            restore_encoder(self._encoder, self._initial)
-        set_dropout(self._encoder, config, self.config)
+            self.restore_encoder(self._initial)
+        if encoders.get(config.encoder.kind).can.has_staged_dropout:
+            self._encoder.set_dropout(config.encoder.dropout, config.encoder.layer_dropout)
         shard = self.processes.shard(data.labels.shape[0])
         if config.has_tree and self._tree is None:
             # One tree for all stages and trials.
@@ -125,11 +118,19 @@ class StageNetworks:
         if config.heads.classifier and not has_classifiers:
             initialise_classifiers(network, config, self.labels, data.texts, data.positives, self.processes)
         if tree is not None and not has_tree and config.heads.classifier_bias != "none":
-            positives = cluster_positives(tree, data.positives)
-            initialise_cluster_biases(network, config.heads.classifier_bias, positives)
+            assert network.tree is not None
+            levels = zip(network.tree.tables, cluster_positives(tree, data.positives), strict=True)
+            for table, positives in levels:
+                rows_of_level, biases = slice(0, table.num_rows), table.weight[:, -1]
+                initialise_biases(network, config.heads.classifier_bias, positives, rows_of_level, biases)
         if config.train.table_storage == "file":
             assert self.folder is not None
-            tables_to_files(network, self.folder / phase, self.processes.rank)
+            folder = self.folder / phase
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, table in network.tables().items():
+                # Tables of the stage before, which is over, stay where they are.
+                if table.file is None:
+                    table.move_to(folder / f"{name}.{self.processes.rank}.table")
         return network
 
     @torch.no_grad()
@@ -137,5 +138,4 @@ class StageNetworks:
         """Vectors of texts as the encoder gives them now."""
         self._encoder.to(self.device).eval()
         blocks = [self._encoder(texts[start : start + BLOCK]) for start in range(0, texts.shape[0], BLOCK)]
-        vectors: NDArray[np.float32] = torch.cat(blocks).cpu().numpy()
-        return vectors
+        return torch.cat(blocks).cpu().numpy()

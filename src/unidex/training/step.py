@@ -21,7 +21,6 @@ from unidex.nn.row_table import Touched
 from unidex.pools.pool import Batch, log_inclusion
 from unidex.training.batch_vectors import BatchVectors, Chunks, OneGraph, Rows, Sides
 from unidex.training.beam import Beam
-from unidex.training.classifier_rows import ClassifierRows
 from unidex.training.gradient_cache import Ids
 from unidex.training.shared_pool import MoveRows, PoolLabels, SharedPool
 from unidex.training.towers import Towers
@@ -31,12 +30,8 @@ from unidex.training.training_set import TrainingSet
 class Step:
     """What stays the same from step to step.
 
-    Args:
-        network: with the classifiers of this process's labels.
-        data: what it is trained on.
-        config: the recipe.
-        processes: the processes that train together.
-        move_rows: moves rows of the classifiers whose gradient is known before the step ends.
+    The network has the classifiers of this process's labels. ``move_rows`` moves rows of them whose gradient is known
+    before the step ends.
     """
 
     def __init__(
@@ -45,13 +40,12 @@ class Step:
         self.network, self.data, self.config, self.processes = network, data, config, processes
         self._towers = Towers(network, config)
         self._shard = processes.shard(data.labels.shape[0])
-        rows = ClassifierRows(network, config)
-        self._beam = None if network.tree is None else Beam(self._towers, rows, processes)
+        self._beam = None if network.tree is None else Beam(self._towers, processes)
         is_alone = processes.size == 1 and not config.train.chunk
         # All labels are encoded by themselves: a graph of texts and labels together saves nothing there.
         self._is_one_graph = is_alone and (config.pool.labels == "picked" or self._beam is not None)
         log_q = _log_q(data, config, network.device)
-        self._pool = SharedPool(self._towers, rows, processes, log_q, move_rows, is_dense=self._is_one_graph)
+        self._pool = SharedPool(self._towers, processes, log_q, move_rows, is_dense=self._is_one_graph)
 
     def __call__(self, batch: Batch, epoch: int, rng: np.random.Generator) -> tuple[Tensor, list[Touched]]:
         """The loss of a batch, the same on each process, and the rows of tables that were used; gradients are there."""

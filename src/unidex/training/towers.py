@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from unidex.config import Config
 from unidex.nn.network import Network
@@ -16,12 +16,7 @@ from unidex.training.gradient_cache import Parts
 
 @dataclass(frozen=True, eq=False)
 class Towers:
-    """From prepared texts to the vectors that are scored, in two halves: encoders, then heads.
-
-    Attributes:
-        network: in training mode.
-        config: the recipe.
-    """
+    """From prepared texts to the vectors that are scored, in two halves: encoders, then heads."""
 
     network: Network
     config: Config
@@ -51,11 +46,9 @@ class Towers:
         if network.tree is not None and network.tree.layers:
             encoded, levels = network.encoder.at_layers(self._stacked(texts, labels), network.tree.layers)
             return (encoded, *levels)
-        read = (
-            []
-            if own is not None and not self.has_dual
-            else [network.encoder(self._stacked(texts, labels), touched, rng)]
-        )
+        read = []
+        if own is None or self.has_dual:
+            read.append(network.encoder(self._stacked(texts, labels), touched, rng))
         if own is not None:
             # Only mixup needs labels from the classifier's encoder.
             mixed_in = labels if self.config.augment.mixup == "labels" else None
@@ -72,12 +65,9 @@ class Towers:
         return (self.network.encoder(labels, touched, rng),)
 
     def heads(self, read: Parts, num_texts: int, *, is_detached: bool = False) -> Parts:
-        """What is scored: dual (of the texts, then of labels behind them), classifier, levels of a tree.
+        """What is scored of what `read` gave: dual (texts, then labels behind them), classifier, levels of a tree.
 
-        Args:
-            read: what `read` gave.
-            num_texts: how many of the rows are texts.
-            is_detached: whether the classifier's gradient stops before the encoder.
+        With ``is_detached`` the classifier's gradient stops before the encoder.
         """
         network = self.network
         found: list[Tensor] = []
@@ -93,6 +83,24 @@ class Towers:
             vectors = network.classifier(encoded.detach() if is_detached else encoded)
             found.append(network.classifier.unit(vectors) if self.config.heads.classifier_normalised else vectors)
         return (*found, *levels)
+
+    @property
+    def classifiers_are_as_stored(self) -> bool:
+        """Whether classifiers are scored just as the table has them."""
+        heads = self.config.heads
+        return not (heads.classifier_normalised or heads.classifier_dropout or self.network.parts)
+
+    def gather_classifiers(self, ids_U: Tensor, touched: list[Touched]) -> Tensor:
+        """The classifiers of these rows as they are scored, U x D, with a graph back to the rows and parts.
+
+        Dropout and unit length are those of the recipe; a bias is neither dropped nor scaled.
+        """
+        head, heads = self.network.classifier, self.config.heads
+        assert head is not None
+        rows_UD = self.network.gather_classifiers(ids_U, touched)
+        if heads.classifier_dropout:
+            rows_UD = head.beside_bias(lambda part: nn.functional.dropout(part, heads.classifier_dropout), rows_UD)
+        return head.unit(rows_UD) if heads.classifier_normalised else rows_UD
 
     def label_heads(self, read: Parts) -> Parts:
         """The dual encoder's vectors of what was read."""

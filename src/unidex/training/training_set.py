@@ -31,19 +31,12 @@ BATCHES, CLUSTERS, STEP = range(3)
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
-    """What is trained on.
+    """What is trained on."""
 
-    Attributes:
-        texts: prepared texts.
-        labels: prepared label texts.
-        positives: texts x labels, targets in (0, 1].
-        filter_pairs: texts x labels, neither positives nor negatives.
-    """
-
-    texts: Any
-    labels: Any
-    positives: sparse.csr_array
-    filter_pairs: sparse.csr_array
+    texts: Any  # prepared texts
+    labels: Any  # prepared label texts
+    positives: sparse.csr_array  # texts x labels, targets in (0, 1]
+    filter_pairs: sparse.csr_array  # texts x labels, neither positives nor negatives
 
 
 def with_label_points(data: TrainingSet, settings: Augment, seed: int, stack: Any) -> TrainingSet:
@@ -51,11 +44,7 @@ def with_label_points(data: TrainingSet, settings: Augment, seed: int, stack: An
 
     A label text has no filter pairs, except that its own label does not count against it where it is no target.
 
-    Args:
-        data: what there is; co-occurrence comes from its positives.
-        settings: the section [augment] of a recipe.
-        seed: of what is drawn.
-        stack: joins prepared texts.
+    Co-occurrence comes from the positives of ``data``; ``stack`` joins prepared texts.
     """
     points = label_points(data.positives, settings, seed)
     num_points, num_labels = len(points.labels), data.positives.shape[1]

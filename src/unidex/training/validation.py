@@ -192,15 +192,18 @@ class Validation:
 
         The ranker is None where the parts are summed. Probabilities are None where texts are too few.
         """
-        if config.predict.rank == "sum" or not self.can_rank(config):
+        too_few = config.predict.rank == "learned" and len(self.split) < _MIN_RANKED
+        if too_few:
+            logger.info(
+                "Labels are ranked by the weighted sum: a ranker needs %d held-out texts, but there are %d.",
+                _MIN_RANKED,
+                len(self.split),
+            )
+        if too_few or config.predict.rank == "sum":
             places = places_needed(self.split, CALIBRATED_PLACES)
             return None, self._calibration(self._predicted(network, config, weights, places))
         ranker, found = self._fitted_ranker(network, config, weights)
         return ranker, self._calibration(found)
-
-    def can_rank(self, config: Config) -> bool:
-        """Whether the held-out texts are enough to fit the ranker of the recipe."""
-        return config.predict.rank != "learned" or len(self.split) >= _MIN_RANKED
 
     def _fitted_ranker(self, network: Network, config: Config, weights: Weights) -> tuple[FittedRanker, TopK]:
         """A ranker, and its predictions for the held-out texts.

@@ -23,14 +23,7 @@ def augment(
 ) -> dict[str, Any]:
     """Write a data set with further training points; the result summarises it.
 
-    Args:
-        data: a data set, or where to read one.
-        out: the folder to write, new or empty.
-        method: gandalf, glas, random-walk, one-hot, word-dropout or synonyms.
-        settings: of the section [augment] of a recipe; for changed copies, ``word_share`` and ``synonyms``.
-        to: the format to write.
-        seed: the same seed gives the same data set.
-        reading: how to read ``data``.
+    ``settings`` are those of the section [augment] of a recipe; for changed copies, ``word_share`` and ``synonyms``.
     """
     from unidex.augment.methods import check_settings, make
 

@@ -28,14 +28,8 @@ def calibrate(
 ) -> dict[str, Any]:
     """Fit the probabilities of a model folder to held-out texts; the result tells how well they hold.
 
-    Args:
-        folder: the model folder.
-        data: a data set, or where to read one.
-        split: "test" or "train".
-        precision: find a threshold for this precision.
-        check: measure the probabilities that the model has, and change nothing.
-        plot: a file for the reliability diagram.
-        reading: how to read ``data``.
+    With ``check``, the probabilities that the model has are measured, and nothing changes. ``precision`` asks for a
+    threshold, ``plot`` names a file for the reliability diagram.
     """
     from unidex.scoring.calibration_fit import PLACES, Places, fit_calibration, measure_calibration
 
@@ -58,7 +52,7 @@ def calibrate(
     found = {"model": str(folder), "data": dataset.name, "split": split}
     found |= measure_calibration(places, model.scorer.calibration, probabilities)
     if plot is not None:
-        from unidex.report.reliability_diagram import draw_reliability
+        from unidex.report.pictures import draw_reliability
 
         draw_reliability(found, plot)
         found["plot"] = str(plot)

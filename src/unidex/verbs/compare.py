@@ -21,10 +21,6 @@ from unidex.verbs.comparison.runs import Place, run_all
 from unidex.verbs.comparison.samples import find_samples
 
 
-class RunsFailedError(UnidexError):
-    """Some runs of a comparison failed; the tables of the others are written."""
-
-
 def compare(
     data: str | Path,
     recipes: Sequence[str],
@@ -43,17 +39,8 @@ def compare(
     Finished runs in ``out`` are not repeated, and interrupted ones are resumed. The result is the table; "failed" lists
     failed runs.
 
-    Args:
-        data: where to read the data set.
-        recipes: names of recipes or TOML files.
-        out: the folder of the comparison.
-        augments: values of augment.method; without any, each recipe uses its own.
-        num_seeds: seeds are 0 to this - 1.
-        settings: ``section.key=value`` for all recipes, ``RECIPE:section.key=value`` for one.
-        texts: a file of texts to show predictions for.
-        num_texts: number of test texts to show instead of a file.
-        device: where to train.
-        reading: how to read ``data``.
+    ``augments`` are values of augment.method, and seeds are 0 to ``num_seeds`` - 1. A setting is
+    ``section.key=value`` for all recipes, or ``RECIPE:section.key=value`` for one.
     """
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UnidexError("unidex compare starts one process per run itself; call it without torchrun")
@@ -88,10 +75,10 @@ def compare(
     return table
 
 
-def failed_error(table: dict[str, Any]) -> RunsFailedError:
+def failed_error(table: dict[str, Any]) -> UnidexError:
     """Return the error for failed runs, to raise after the table was shown."""
     first, num_failed = table["failed"][0], len(table["failed"])
-    return RunsFailedError(
+    return UnidexError(
         f"{count_of(num_failed, 'run')} failed and are not in the tables: {first['name']}: {first['error']} "
         f"({first['log']}); the same command tries again"
     )

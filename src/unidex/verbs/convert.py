@@ -10,14 +10,7 @@ from unidex.data.read_options import ReadOptions
 
 
 def convert(data: str | Path, target: Path, to: str, *, reading: ReadOptions | None = None) -> dict[str, Any]:
-    """Write a data set in another format; the result lists the files and counts the texts.
-
-    Args:
-        data: where to read the data set.
-        target: the folder to write, new or empty.
-        to: the format to write.
-        reading: how to read ``data``.
-    """
+    """Write a data set in another format; the result lists the files and counts the texts."""
     check_target(target, to)
     dataset = read(data, reading)
     write(dataset, target, to)

@@ -13,14 +13,7 @@ from unidex.data.summary import summarise
 def inspect(
     data: str | Path, *, num_examples: int = 3, plot: Path | None = None, reading: ReadOptions | None = None
 ) -> dict[str, Any]:
-    """Summarise a data set.
-
-    Args:
-        data: where to read the data set.
-        num_examples: example texts in the result.
-        plot: a file for the picture of label frequencies.
-        reading: how to read ``data``.
-    """
+    """Summarise a data set; ``plot`` is a file for the picture of label frequencies."""
     dataset = read(data, reading)
     summary = summarise(dataset, num_examples=num_examples)
     if plot is not None:

@@ -4,55 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from unidex.data.formats import BUILT_IN, read
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, quoted
 from unidex.model import journal
-from unidex.model.label_set import Order
+from unidex.model.label_set import LabelRow, Order
 from unidex.verbs.models import load_model, model_to_change
 from unidex.verbs.text_files import read_new_labels, read_pairs
 
 if TYPE_CHECKING:
     from unidex.model.model import Model
-
-Frequency = Literal["head", "torso", "tail"]
-
-
-class LabelRow(msgspec.Struct):
-    """A label: its id, the user's own name, its text, and how many train texts have it."""
-
-    id: int
-    uid: str
-    text: str
-    frequency: Frequency
-    num_texts: int
-
-
-class SimilarLabel(LabelRow):
-    """A label similar to another, with its score."""
-
-    score: float
-
-
-def label_row(model: Model, label: int) -> LabelRow:
-    """Return a label as it is listed."""
-    labels = model.labels
-    return LabelRow(
-        label,
-        labels.uids[label],
-        labels.texts[label],
-        labels.frequency_class(label),  # type: ignore[arg-type]
-        int(labels.frequencies[label]),
-    )
-
-
-def has_label(model: Model, label: int) -> bool:
-    """Tell whether an id belongs to a label that was not removed."""
-    return 0 <= label < len(model.labels) and not model.labels.removed[label]
+    from unidex.model.similar_labels import SimilarLabel
 
 
 def find_labels(model: Model, names: Sequence[str | int], field: str) -> list[int]:
@@ -60,7 +24,7 @@ def find_labels(model: Model, names: Sequence[str | int], field: str) -> list[in
     ids = []
     for name in names:
         label = name if isinstance(name, int) else model.labels.id_of(name) if name in model.labels else -1
-        if not has_label(model, label):
+        if not model.labels.has_id(label):
             what = "id" if isinstance(name, int) else "uid"
             raise DataError(f"{field} must name labels of the model, but it has no label with {what} {quoted(name)}")
         ids.append(label)
@@ -76,30 +40,16 @@ def list_labels(
     order: Order = "frequency",
     frequency: str | None = None,
 ) -> tuple[list[LabelRow], int]:
-    """List one page of the labels whose text contains ``search`` or whose uid it is, and count all of them.
-
-    Args:
-        model: the model.
-        search: text to look for, in any case; "" finds every label.
-        limit: labels per page.
-        offset: labels before the page.
-        order: "frequency" (most frequent first), "text" or "id"; ties by id.
-        frequency: only head, torso or tail labels.
-    """
+    """List one page of the labels whose text contains ``search`` or whose uid it is, and count all of them."""
     chosen = model.labels.select(search=search, frequency=frequency, order=order)
-    return [label_row(model, label) for label in chosen[offset : offset + limit].tolist()], len(chosen)
+    return [model.labels.row(label) for label in chosen[offset : offset + limit].tolist()], len(chosen)
 
 
 def similar_labels(model: Model, label: int, k: int = 10) -> list[SimilarLabel]:
     """Return the labels whose vectors are nearest to the vectors of a label, with their scores."""
-    from unidex.model.similar_labels import nearest_labels
+    from unidex.model.similar_labels import nearest_labels, similar_rows
 
-    topk = nearest_labels(model, label, k)
-    return [
-        SimilarLabel(**msgspec.structs.asdict(label_row(model, other)), score=round(score, 6))
-        for other, score in zip(topk.ids[0].tolist(), topk.scores[0].tolist(), strict=True)
-        if other >= 0
-    ]
+    return similar_rows(model.labels, nearest_labels(model, label, k))
 
 
 def find_similar(
@@ -127,9 +77,9 @@ def find_similar(
 
 def change_labels(model: Model, change: journal.Change) -> list[LabelRow]:
     """Change the labels of a model and of its folder; the result is their rows, for removed ones as they were."""
-    removed = [label_row(model, model.labels.id_of(uid)) for uid in change.get("remove", ())]
+    removed = [model.labels.row(model.labels.id_of(uid)) for uid in change.get("remove", ())]
     ids = model.change(change)
-    return removed or [label_row(model, label) for label in ids]
+    return removed or [model.labels.row(label) for label in ids]
 
 
 def add_labels(folder: Path, texts: Sequence[str], file: Path | None = None) -> list[LabelRow]:
@@ -137,8 +87,7 @@ def add_labels(folder: Path, texts: Sequence[str], file: Path | None = None) -> 
     new = [(text, text) for text in texts] + ([] if file is None else read_new_labels(file))
     if not new:
         raise DataError("there must be at least one label to add, but none is given; name texts or --file")
-    change = journal.add_change([text for text, _ in new], [uid for _, uid in new])
-    return change_labels(load_model(folder), change)
+    return change_labels(load_model(folder), {"add": [{"uid": uid, "text": text} for text, uid in new]})
 
 
 def remove_labels(folder: Path, uids: Sequence[str]) -> list[LabelRow]:

@@ -11,9 +11,8 @@ import msgspec
 import numpy as np
 
 from unidex.errors import DataError, quoted
-from unidex.model.label_set import LabelSet
+from unidex.model.label_set import Frequency, LabelSet
 from unidex.scoring.layout import Mode
-from unidex.verbs.labels import Frequency
 
 if TYPE_CHECKING:
     from unidex.model.model import Model
@@ -35,24 +34,17 @@ class PredictedLabel(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Predictions:
-    """The predictions of a model for some texts: one row per text, best label first, -1 after the last.
+    """The predictions of a model for some texts: one row per text, best label first, -1 after the last."""
 
-    Attributes:
-        labels: the labels of the model.
-        ids: labels.
-        scores: their scores, rounded.
-        probabilities: their probabilities, not rounded; None where the model has no calibration for the mode.
-    """
-
-    labels: LabelSet
-    ids: list[list[int]]
-    scores: list[list[float]]
+    labels: LabelSet  # the labels of the model
+    ids: list[list[int]]  # labels
+    scores: list[list[float]]  # their scores, rounded
+    # their probabilities, not rounded; None where the model has no calibration for the mode
     probabilities: list[list[float]] | None
 
     def row(self, number: int, k: int | None = None, min_probability: float | None = None) -> list[PredictedLabel]:
         """Return the labels of one text: at most k, and none below the minimum probability."""
-        labels, classes = self.labels, self.labels.frequency_class
-        scores = self.scores[number]
+        labels, scores = self.labels, self.scores[number]
         probabilities = None if self.probabilities is None else self.probabilities[number]
         return [
             PredictedLabel(
@@ -61,7 +53,7 @@ class Predictions:
                 labels.texts[label],
                 scores[place],
                 None if probabilities is None else round(probabilities[place], _DIGITS),
-                classes(label),  # type: ignore[arg-type]
+                labels.frequency_class(label),
             )
             for place, label in enumerate(self.ids[number][:k])
             if label >= 0

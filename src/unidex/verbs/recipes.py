@@ -7,13 +7,21 @@ from collections.abc import Iterator
 from unidex.config import settings_with_meaning
 from unidex.config.recipe import Config
 from unidex.config.recipes import load, recipe_names
-
-__all__ = ["commented_toml", "list_recipes", "load"]
+from unidex.config.rules import check_rules
 
 
 def list_recipes() -> dict[str, str]:
     """Return the name of each recipe and the system it describes."""
     return {name: load(name).about for name in recipe_names()}
+
+
+def load_checked(recipe: str, settings: list[str]) -> Config:
+    """Return a recipe that is checked against all that its encoder can do, as training checks it."""
+    from unidex.encoders import registry
+
+    config = load(recipe, settings)
+    check_rules(config.in_stages(), encoder=registry.get(config.encoder.kind).can)
+    return config
 
 
 def commented_toml(recipe: Config) -> Iterator[str]:

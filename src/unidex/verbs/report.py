@@ -30,14 +30,8 @@ def report(
 ) -> dict[str, Any]:
     """Write the page of a comparison for finished models of one data set; the result is its table.
 
-    Args:
-        models: model folders, or folders of comparisons with their finished runs.
-        out: the HTML file to write.
-        data: the data set, to score models without scores, and to show test texts.
-        texts: a file of texts to show predictions for.
-        num_texts: number of test texts to show instead of a file.
-        device: where to predict.
-        reading: how to read ``data``.
+    ``models`` are model folders, or folders of comparisons with their finished runs. The data set is read to score
+    models without scores, and to show ``num_texts`` of its test texts unless there is a file of ``texts``.
     """
     if not models:
         raise ModelError("there must be at least one model folder, but there is none")

@@ -16,21 +16,13 @@ from unidex.topk import TopK
 
 @dataclass(frozen=True)
 class Scores:
-    """Metrics of predictions on one split of a data set, in percent.
+    """Metrics of predictions on one split of a data set, in percent."""
 
-    Attributes:
-        metrics: name such as "P@1" -> percent.
-        bins: contribution to P@k of five groups of labels of equal total frequency, at the largest k up to 5.
-        classes: the same for head, torso and tail labels.
-        num_texts: texts that were scored.
-        num_filtered: filter pairs that were left out of the predictions.
-    """
-
-    metrics: dict[str, float]
-    bins: list[Bin]
-    classes: list[Bin]
-    num_texts: int
-    num_filtered: int
+    metrics: dict[str, float]  # name such as "P@1" -> percent
+    bins: list[Bin]  # contribution to P@k of five groups of labels of equal total frequency, at the largest k up to 5
+    classes: list[Bin]  # the same for head, torso and tail labels
+    num_texts: int  # texts that were scored
+    num_filtered: int  # filter pairs that were left out of the predictions
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Scores:

@@ -52,7 +52,7 @@ def test_table_shows_every_row_and_the_best_of_each_metric_in_bold():
         "| PECOS | 40 | 2.5 | 0.100 | 0.040 | 1,500 | 16 | 50.00 | **40.00** | 30.00 | **20.00** | 22.00 | **24.00** |"
     )
     assert second == (
-        "| unidex auto | 10.0 | in it | 0.100 | in it | 1,500 | 16 "
+        "| unidex auto | 10.0 | included | 0.100 | included | 1,500 | 16 "
         "| **51.00** | 39.00 | **31.00** | **20.00** | **25.00** | 23.00 |"
     )
     assert columns.count("|") == rule.count("|") == first.count("|") == second.count("|")
@@ -64,8 +64,26 @@ def test_table_shows_every_row_and_the_best_of_each_metric_in_bold():
 
 def test_best_is_by_number_not_by_letter():
     text = peers_report.table(SHOP, [row("a", [9.5] * 6), row("b", [10.5] * 6)])
-    assert text.count("**10.50**") == 6
+    assert text.count("**10.50**") == 2 * 6  # the peer's row and that of the best peer
     assert "**9.50**" not in text
+
+
+def test_best_peer_has_the_highest_of_each_metric_over_both_feature_sets():
+    rows = [
+        row("PECOS", [50, 40, 30, 20, 22, 24]),
+        row("PECOS, with characters", [49, 41, 29, 21, 21, 25]),
+        ours([60] * 6),
+    ]
+    *_, best, _, _ = peers_report.table(SHOP, rows).rstrip("\n").split("\n")
+    assert best == "| best peer |  |  |  |  |  |  | 50.00 | 41.00 | 30.00 | 21.00 | 22.00 | 25.00 |"
+
+
+def test_every_peer_of_tfidf_has_a_twin_with_characters():
+    assert {name for name in peers_runs.PEERS if name.endswith("+chars")} == {
+        f"{name}+chars" for name, peer in peers_runs.PEERS.items() if peer.features == "tfidf"
+    }
+    assert "hs+chars" not in peers_runs.PEERS
+    assert len({peer.title for peer in peers_runs.PEERS.values()}) == len(peers_runs.PEERS)
 
 
 def test_cpu_seconds_to_a_model_include_the_features_of_peers():

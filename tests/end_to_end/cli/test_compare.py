@@ -426,9 +426,9 @@ def test_a_fingerprint_depends_on_the_content_only(tmp_path):
 def test_samples_are_drawn_by_seed_and_leave_filter_pairs_out(compared, data):
     out, _, _ = compared
     dataset = formats.read(data)
-    drawn = samples.chosen_samples(dataset, 5)
-    assert drawn == samples.chosen_samples(dataset, 5)
-    assert drawn != samples.chosen_samples(dataset, 5, seed=1)
+    drawn = samples.find_samples(dataset, None, 5)
+    assert drawn == samples.find_samples(dataset, None, 5)
+    assert drawn != samples.find_samples(dataset, None, 5, seed=1)
     assert all(sample.correct and sample.filtered for sample in drawn)
     for sample, labels in zip(drawn, samples.predicted_samples(out / "runs" / "depsl-none-0", drawn), strict=True):
         hidden = {dataset.labels.texts[int(uid[1:])] for uid in sample.filtered}

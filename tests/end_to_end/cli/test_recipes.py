@@ -47,3 +47,10 @@ def test_a_wrong_setting_is_one_line_and_exit_code_1():
     assert done.stderr.strip().splitlines() == [
         "unidex: unidec: there is no setting pool.sise; did you mean pool.size?"
     ]
+
+
+def test_config_refuses_settings_that_the_encoder_cannot_do():
+    done = unidex("config", "unidec", "--set", "encoder.kind=transformer", "--set", "heads.shared_encoder=false")
+    assert done.returncode == 1
+    assert "needs an encoder that can make a second one, but this run has encoder.kind = 'transformer'" in done.stderr
+    assert done.stdout == ""

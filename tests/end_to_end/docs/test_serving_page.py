@@ -16,7 +16,7 @@ from helpers.served import TOKEN, served
 from helpers.synthetic import QUICK, topics
 from helpers.waits import PATIENCE
 from unidex.cli.main import app
-from unidex.server.limits import Limits
+from unidex.server.settings import Limits
 from unidex.verbs.train import train
 
 PAGE = (DOCS / "how-to" / "serve.md").read_text(encoding="utf-8")

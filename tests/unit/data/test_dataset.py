@@ -126,17 +126,6 @@ def _is_mapped(array):
     return array is not None
 
 
-@given(datasets(), st.integers(0, 5), st.floats(0, 1))
-def test_validation_is_a_seeded_part_of_train(data, seed, fraction):
-    train, validation = data.train_validation(fraction, seed)
-    again = data.train_validation(fraction, seed)[1]
-    assert len(train) + len(validation) == len(data.train)
-    assert len(validation) == round(len(data.train) * fraction)
-    assert sorted([*train.texts, *validation.texts]) == sorted(data.train.texts)
-    assert list(again.texts) == list(validation.texts)
-    assert train.positives.sum() + validation.positives.sum() == pytest.approx(data.train.positives.sum())
-
-
 def test_split_rows_depend_on_the_seed_alone():
     one, other = split_rows(1000, 0.3, 1), split_rows(1000, 0.3, 2)
     assert [len(part) for part in one] == [700, 300]

@@ -109,7 +109,7 @@ def test_gzip_byte_order_mark_carriage_returns_and_blank_end(tmp_path):
         (['{"labels": [0]}', '{"labels": ["Z"]}'], 2, "no label has the uid 'Z'"),
         (['{"labels": [{"text": "hats"}]}'], 1, "must have an id or a uid, but has neither"),
         (['{"labels": [{"id": 0, "uid": "A12"}]}'], 1, "id 0 is 'B07' and the uid is 'A12'"),
-        (['{"labels": [0], "scores": [1, 2]}'], 1, "a score a label, but there are 1 labels and 2 scores"),
+        (['{"labels": [0], "scores": [1, 2]}'], 1, "one score per label, but there are 1 labels and 2 scores"),
         (['{"labels": [{"id": 0, "score": 1}], "scores": [1]}'], 1, "but are both"),
         (['{"labels": [{"id": 0, "score": 1}, 1]}'], 1, "a score or none, but 1 of 2 have one"),
         (['{"labels": [0], "scores": [NaN]}'], 1, "cannot be read .*malformed"),

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from helpers.strategies import datasets
 from unidex.data.dataset import Dataset, Labels, Split
-from unidex.data.summary import frequency_curve, summarise, warnings_of
+from unidex.data.summary import summarise, warnings_of
 from unidex.data.texts import Packer, Texts
 
 
@@ -91,7 +91,6 @@ def test_head_torso_and_tail_have_the_bounds_of_the_metrics():
     found = summarise(Dataset("s", Labels(Texts.of(list("abcdef"))), train))
     shares = [found[f"share_of_{name}_labels"] for name in ("head", "torso", "tail")]
     assert shares == pytest.approx([1 / 6, 2 / 6, 3 / 6], abs=1e-4)
-    assert frequency_curve(np.array([0, 5, 1])).tolist() == [5, 1, 0]
 
 
 @given(datasets())

@@ -9,6 +9,7 @@ from helpers.gradients import gradients
 from helpers.naive_features import settings_with
 from helpers.stopped_runs import digest, train_stopped_and_resumed
 from helpers.synthetic import topics
+from unidex.config import Encoder
 from unidex.config.recipes import load
 from unidex.encoders.bag import BagEncoder
 from unidex.encoders.registry import build_encoder
@@ -27,7 +28,8 @@ SMALL = ["encoder.dim=16", "features.min_df=1", "features.num_buckets=8", "train
 
 def encoder_of(dim=6, **settings):
     torch.manual_seed(0)
-    return BagEncoder(FeatureExtractor.fit(TEXTS, [], settings_with(min_df=1)), dim, spectral=True, **settings)
+    features = FeatureExtractor.fit(TEXTS, [], settings_with(min_df=1))
+    return BagEncoder(features, Encoder(dim=dim, spectral=True, **{"dropout": 0.0, "layer_dropout": 0.0} | settings))
 
 
 def stirred(encoder):
@@ -222,7 +224,7 @@ def test_a_bag_without_the_block_is_unchanged():
     torch.nn.init.normal_(layer.weight, std=0.1 / 8**0.5)
     torch.nn.init.zeros_(layer.bias)
     torch.manual_seed(3)
-    encoder = BagEncoder(features, 8)
+    encoder = BagEncoder(features, Encoder(dim=8, dropout=0.0))
     assert list(encoder.state_dict()) == ["layer.weight", "layer.bias"]
     rows = encoder.prepare(TEXTS)
     unit = torch.nn.functional.normalize(torch.from_numpy(rows @ table.numpy()), dim=1)

@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from helpers.naive_features import settings_with
+from unidex.config import Encoder
 from unidex.config import recipes as recipes
 from unidex.encoders.bag import BagEncoder
 from unidex.encoders.registry import build_encoder
@@ -38,7 +39,7 @@ def folder_with(folder, tensors, tokenizer=None):
 
 def bag(dim=3, *, texts=TEXTS, **settings):
     torch.manual_seed(0)
-    return BagEncoder(FeatureExtractor.fit(texts, [], settings_with(min_df=1, **settings)), dim)
+    return BagEncoder(FeatureExtractor.fit(texts, [], settings_with(min_df=1, **settings)), Encoder(dim=dim))
 
 
 def rows_by_name(encoder):

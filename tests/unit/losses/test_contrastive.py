@@ -9,7 +9,7 @@ import torch
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
 from unidex.losses import HeadLoss, Targets, contrastive, triplet
-from unidex.losses.triplet import hardest_positives
+from unidex.losses.targets import lowest_positives
 from unidex.verbs.train import train
 
 # A text with two positives of unequal targets and an ignored pair, one with one, one without a positive, one whose
@@ -124,7 +124,7 @@ def test_triplet_on_the_hardest_positives_is_triplet_on_those_alone():
 def test_hardest_positives_leaves_positives_that_were_not_drawn_out():
     targets = Targets.of([0, 0, 0], [0, 1, 2], shape=(1, 3))
     drawn = Targets(targets.rows, targets.columns, torch.tensor([0.0, 1.0, 1.0]), *([targets.ignored_rows] * 2), (1, 3))
-    assert hardest_positives(drawn, torch.tensor([-1.0, 0.5, 0.2]), 1).weights.tolist() == [0, 0, 1]
+    assert lowest_positives(drawn, torch.tensor([-1.0, 0.5, 0.2]), 1).weights.tolist() == [0, 0, 1]
 
 
 def test_positives_are_drawn_where_the_recipe_says_so():

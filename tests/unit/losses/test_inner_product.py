@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from unidex.losses import decoupled_softmax
-from unidex.losses.inner_product import inner_product_loss
+from unidex.losses.gradient import inner_product_loss
 
 
 def test_filter_pairs_are_not_pushed_down():

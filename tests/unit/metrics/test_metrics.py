@@ -167,7 +167,7 @@ def test_state_is_plain_arrays_of_numbers_that_survive_a_file():
     assert again.state().keys() == state.keys()
     # A state is a copy: what is added later does not reach it.
     evaluation.add(TopK.rank([[0]], [[1.0]]), sparse.csr_array(np.array([[1, 0]])))
-    assert state["num_rows"].tolist() == [2, 1]
+    assert (state["num_rows"], state["num_rows_with_truth"]) == (2, 1)
     assert int(state["label_truth"].sum()) == 1
 
 

@@ -18,6 +18,7 @@ from helpers.command import call
 from helpers.naive_features import EVERYTHING, LABELS, TEXTS, naive_features, settings_with, some_settings, some_text
 from helpers.synthetic import topics
 from unidex.cli.explain import _Page, marked_pieces
+from unidex.config import Encoder
 from unidex.config.recipes import load
 from unidex.encoders.bag import BagEncoder
 from unidex.encoders.registry import build_encoder
@@ -28,7 +29,8 @@ from unidex.features.word_places import merged
 from unidex.features.words import normal_form
 from unidex.model.attribution import attribute, feature_scores
 from unidex.model.explanation import explain
-from unidex.model.model import Model, label_set
+from unidex.model.label_set import LabelSet
+from unidex.model.model import Model
 from unidex.nn.assembly import build_network
 from unidex.nn.heads import ClassifierHead, DualHead
 from unidex.scoring import knn as neighbours
@@ -64,7 +66,7 @@ def random_model(recipe, *settings, seed=0, data=DATA, weights=None):
             parameter += 0.3 * torch.randn_like(parameter)
     if network.classifier_encoder is not None:
         network.classifier_encoder.weigh(torch.rand(encoder.features.num_features))
-    labels = label_set(data.labels.texts, data.labels.uids, data.label_frequencies())
+    labels = LabelSet.of(data)
     train = (encoder.prepare(data.train.texts), data.train.positives)
     return Model.build(config, network, labels, encoder.prepare(data.labels.texts), {}, train, data.train.texts)
 
@@ -138,7 +140,7 @@ MODELS = [random_model("auto"), random_model("unidec", "features.chars=true", "f
 def two_words(**settings):
     """An encoder of the words red and hat alone: rows (1, 0) and (0, 1), and a text of each has equal weights."""
     features = FeatureExtractor.fit(["red hat"], [], settings_with(min_df=1, **{"bigrams": False} | settings))
-    encoder = BagEncoder(features, 2, residual=False)
+    encoder = BagEncoder(features, Encoder(dim=2, residual=False))
     rows = {"red": [1.0, 0.0], "hat": [0.0, 1.0], "red hat": [1.0, 1.0]}
     encoder.table.weight = torch.tensor([rows[features.name(feature)] for feature in range(features.num_features)])
     return encoder

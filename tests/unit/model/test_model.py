@@ -12,9 +12,10 @@ from helpers.synthetic import QUICK, topics
 from unidex import UnidexClassifier
 from unidex.data import formats
 from unidex.errors import DataError, ModelError
+from unidex.model.label_set import LabelRow
 from unidex.model.model import Model
 from unidex.verbs.evaluate import evaluate
-from unidex.verbs.labels import LabelRow, add_labels, remove_labels
+from unidex.verbs.labels import add_labels, remove_labels
 from unidex.verbs.train import train
 
 

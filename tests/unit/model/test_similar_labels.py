@@ -20,6 +20,7 @@ from unidex.data import formats
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
+from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
 from unidex.model.similar_labels import correlations, find_label, similar_in_data, similar_in_model
 from unidex.report.label_picture import draw_similar
@@ -127,6 +128,7 @@ def test_a_removed_label_is_similar_to_none(folders, tmp_path):
 NAMES = ["Seizure", "Febrile seizure", "hat", "HAT", "Straw hat", "twin", "twin", "", "U1"]
 UIDS = ["U0", "U1", "U2", "U3", "U4", "U5", "U6", "U7", "U8"]
 COUNTS = np.array([1, 9, 2, 3, 5, 1, 2, 4, 0])
+LABELS = LabelSet(NAMES, UIDS, COUNTS, np.zeros(9, dtype=bool))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ COUNTS = np.array([1, 9, 2, 3, 5, 1, 2, 4, 0])
     [("U4", 4), ("seizure", 0), ("Febrile", 1), ("hat", 2), ("HAT", 3), ("straw", 4), ("U7", 7), ("U1", 1)],
 )
 def test_a_label_is_found_by_uid_then_text_then_part(wanted, label):
-    assert find_label(wanted, NAMES, UIDS, COUNTS, range(9)) == label
+    assert find_label(wanted, LABELS) == label
 
 
 @pytest.mark.parametrize(
@@ -149,15 +151,15 @@ def test_a_label_is_found_by_uid_then_text_then_part(wanted, label):
 )
 def test_a_label_that_is_not_clear_is_an_error_with_candidates(wanted, message):
     with pytest.raises(DataError, match=re.escape(message)):
-        find_label(wanted, NAMES, UIDS, COUNTS, range(9))
+        find_label(wanted, LABELS)
 
 
 def test_an_empty_name_is_refused_and_at_most_five_candidates_are_listed():
     with pytest.raises(DataError, match="but nothing is given"):
-        find_label("", ["a"], ["x"], np.array([1]), [0])
+        find_label("", LabelSet(["a"], ["x"], np.array([1]), np.array([False])))
     names = [f"hat {number}" for number in range(8)]
     with pytest.raises(DataError) as caught:
-        find_label("hat", names, names, np.arange(8), range(8))
+        find_label("hat", LabelSet(names, names, np.arange(8), np.zeros(8, dtype=bool)))
     assert str(caught.value).count("(hat ") == 5
     assert "fits 8: 'hat 7' (hat 7), 'hat 6' (hat 6)" in str(caught.value)
     assert "and 3 more; take its uid" in str(caught.value)

@@ -11,7 +11,7 @@ from unidex.model.explanation import explain
 from unidex.model.model import Model
 from unidex.nn.assembly import build_network
 from unidex.nn.initialisation import initialise_biases
-from unidex.training.classifier_rows import ClassifierRows
+from unidex.training.towers import Towers
 from unidex.verbs.train import train
 
 SMALL = ["encoder.dim=16", "features.min_df=1", "features.num_buckets=8", "train.batch_size=32", "train.epochs=4"]
@@ -95,7 +95,7 @@ def test_a_bias_is_neither_scaled_nor_dropped_with_its_vector():
     network = network_of(topics(num_train=20), *settings, "heads.classifier_search_vectors=unit")
     config = load("renee", [*SMALL, *settings])
     network.classifiers.weight[:, -1] = torch.arange(len(network.classifiers.weight))
-    rows = ClassifierRows(network, config).gather(torch.tensor([3, 5]), [])
+    rows = Towers(network, config).gather_classifiers(torch.tensor([3, 5]), [])
     assert rows[:, -1].tolist() == [3.0, 5.0]
     assert rows[:, :-1].norm(dim=1).tolist() == pytest.approx([1.0, 1.0])
     assert (rows[:, :-1] == 0).any()

@@ -341,7 +341,7 @@ def tree_index(num_labels=60, counts=(3, 12), beam=(1, 3), seed=0, dims=(5, 4, 6
         torch.from_numpy(rng.normal(size=(count, dim)).astype(np.float32))
         for count, dim in zip(counts, dims[1:], strict=False)
     ]
-    index = TreeIndex.over(vectors, tree=tree, clusters=clusters, beam=list(beam)[: len(counts)], scale=0.7)
+    index = TreeIndex.build(vectors, tree=tree, clusters=clusters, beam=list(beam)[: len(counts)], scale=0.7)
     queries = rng.normal(size=(9, index.query_dim)).astype(np.float32)
     return index, queries
 
@@ -545,7 +545,7 @@ def test_clusters_first_then_labels_on_frozen_shortlists(tmp_path):
     assert not torch.equal(model.network.classifiers.weight, still.network.classifiers.weight)
     phases = [json.loads(line)["phase"] for line in model.log.splitlines()]
     assert phases == ["training-clusters"] * 6 + ["training-labels"] * 8
-    with pytest.raises(ConfigError, match=r"tree\.levels must be the same in all stages"):
+    with pytest.raises(ConfigError, match=r"same in all stages, but this run has tree\.levels"):
         load(tmp_path / "two.toml", ["stages.clusters.tree.levels=[2]"])
 
 

@@ -13,17 +13,17 @@ def run(optimiser, ids, grads, lr=0.1):
         optimiser.step(ids, rows, lr)
 
 
-def test_row_adam_equals_dense_adamw_when_every_row_is_touched():
+def test_row_adam_equals_dense_adam_when_every_row_is_touched():
     torch.manual_seed(0)
     start = torch.randn(5, 3, dtype=torch.float64)
     grads = torch.randn(7, 5, 3, dtype=torch.float64)
     dense = torch.nn.Parameter(start.clone())
-    reference = torch.optim.AdamW([dense], lr=0.1, weight_decay=0.2)
+    reference = torch.optim.Adam([dense], lr=0.1)
     for grad in grads:
         reference.zero_grad()
         (dense * grad).sum().backward()
         reference.step()
-    rows = RowAdam(RowTable(start.clone()), weight_decay=0.2)
+    rows = RowAdam(RowTable(start.clone()))
     rows.times = rows.times.double()
     run(rows, torch.arange(5), grads)
     torch.testing.assert_close(rows.table.weight, dense.detach(), rtol=1e-10, atol=1e-10)

@@ -17,9 +17,8 @@ from helpers.waits import PATIENCE
 from unidex.server.app import create_app
 from unidex.server.counters import Metrics
 from unidex.server.gate import Gate
-from unidex.server.limits import Limits
 from unidex.server.runner import make_server
-from unidex.server.settings import Settings
+from unidex.server.settings import Limits, Settings
 from unidex.verbs.train import train
 
 LIMITS = Limits(text_length=20, texts=3, labels=4, k=10, body=10_000, body_seconds=1)

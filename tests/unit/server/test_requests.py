@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from helpers.synthetic import QUICK, topics
 from unidex.server import request_bodies, schemas
 from unidex.server.app import create_app
-from unidex.server.limits import Limits
 from unidex.server.problems import ProblemError
-from unidex.server.settings import Settings
+from unidex.server.settings import Limits, Settings
 from unidex.verbs.train import train
 
 LIMITS = Limits(text_length=20, texts=3, labels=4, k=10, body=10_000, body_seconds=1)

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from unidex.data.dataset import Dataset, Labels, Split, split_rows
 from unidex.data.texts import Texts
 from unidex.distributed import ALONE
 from unidex.errors import UnidexError
-from unidex.model.model import Model, label_set
+from unidex.model.label_set import LabelSet
+from unidex.model.model import Model
 from unidex.scoring.network_metrics import metric_value, metrics_of
 from unidex.training import trials as trying
 from unidex.training.training_set import TrainingSet, with_label_points
@@ -229,7 +231,7 @@ def test_a_choice_scores_as_the_model_of_its_weights_does(unweighed):
     data, rows = validation.dataset, validation.rows
     known = data.train.positives[rows]
     counts = np.bincount(known.indices, minlength=data.num_labels)
-    labels = label_set(data.labels.texts, data.labels.uids, counts)
+    labels = replace(LabelSet.of(data), frequencies=counts)
     model = Model.build(config, network, labels, validation.labels, train=(validation.train_texts[rows], known))
     found = model.predict(list(validation.split.texts), 40, forbidden=validation.forbidden)
     assert choice.metrics == pytest.approx(metrics_of(found, data, validation.split), abs=1e-6)

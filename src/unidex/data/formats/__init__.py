@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from unidex.data.dataset import Dataset, Propensity
 from unidex.data.read_options import ReadOptions
@@ -47,18 +47,11 @@ READ_FORMATS = tuple(_READERS)
 WRITE_FORMATS = tuple(_WRITERS)
 
 
-class _Format(Protocol):
-    def detects(self, path: Path) -> bool: ...
-
-    def read(self, path: Path, options: ReadOptions) -> Dataset: ...
-
-    def write(self, dataset: Dataset, folder: Path) -> None: ...
-
-
-def _format(where: str) -> _Format:
+def _format(where: str) -> Any:
+    """An object with ``detects(path)``, ``read(path, options)`` and ``write(dataset, folder)``, or some of them."""
     module, _, value = where.partition(".")
-    found: Any = import_module(f"{__name__}.{module}")
-    return getattr(found, value) if value else found  # type: ignore[no-any-return]
+    found = import_module(f"{__name__}.{module}")
+    return getattr(found, value) if value else found
 
 
 def detect(path: Path) -> str:
@@ -106,7 +99,7 @@ def _read(path: Path, options: ReadOptions) -> Dataset:
     if name not in _READERS:
         raise DataError(f"--format must be one of {', '.join(READ_FORMATS)}, but is {quoted(name)}")
     options.refuse_others((*_ALWAYS, *_USED_OPTIONS.get(name, ())), f"the format {name}")
-    dataset = _format(_READERS[name]).read(path, options)
+    dataset: Dataset = _format(_READERS[name]).read(path, options)
     return _described(dataset, path / METADATA if path.is_dir() else None, options)
 
 

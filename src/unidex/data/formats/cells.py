@@ -67,10 +67,6 @@ class Cell:
 def guess(cells: Iterable[str], given: str | None) -> Cell:
     """How labels are written, from the first 1000 cells that are not blank.
 
-    Args:
-        cells: cells of the column.
-        given: the separator that the user gave, or None.
-
     >>> guess(["x", "a;b, c"], None), guess(['["a", "b"]'], None), guess(["one", "two"], None)
     (Cell(as_list=False, separator=';'), Cell(as_list=True, separator=''), Cell(as_list=False, separator=''))
     """

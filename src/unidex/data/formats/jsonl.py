@@ -8,54 +8,36 @@ which says that nothing is to be split off from train.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from unidex.data.dataset import Dataset, Split
-from unidex.data.files import write_filter_pairs
-from unidex.data.formats import table
-from unidex.data.read_options import ReadOptions
+from unidex.data.files import write_filter_pairs, write_json_lines
 from unidex.data.texts import Texts
 from unidex.errors import DataError
 
-NAME = "jsonl"
 _ROWS = 8192
-
-
-def detects(path: Path) -> bool:
-    """A folder with train.jsonl."""
-    try:
-        return (path / "train.jsonl").is_file()
-    except OSError:
-        return False
-
-
-def read(path: Path, options: ReadOptions) -> Dataset:
-    """Read a folder of this form, as tables are read."""
-    return table.read(path, options)
 
 
 def write(dataset: Dataset, folder: Path) -> None:
     """Write train.jsonl, test.jsonl, labels.jsonl and, where there are pairs, the filter files."""
     uids = [dataset.labels.uid(label) for label in range(dataset.num_labels)]
-    _write_lines(folder / "labels.jsonl", _label_rows(uids, dataset.labels.texts))
+    labels = ({"uid": uid} | parts for uid, parts in zip(uids, _parts(dataset.labels.texts), strict=True))
+    with (folder / "labels.jsonl").open("wb") as out:
+        write_json_lines(out, labels)
     for name, split in (("train", dataset.train), ("test", dataset.test)):
         if split.features is not None and len(split) and split.texts.num_bytes == 0:
             raise DataError(
                 f"JSON lines hold texts, but {name} has features and no texts; convert it to a format with features"
             )
-        _write_lines(folder / f"{name}.jsonl", _text_rows(split, uids))
+        with (folder / f"{name}.jsonl").open("wb") as out:
+            write_json_lines(out, _text_rows(split, uids))
         if split.filter_pairs.nnz:
             write_filter_pairs(folder / f"filter_labels_{name}.txt", split.filter_pairs)
-
-
-def _label_rows(uids: list[str], texts: Texts) -> Iterator[dict[str, Any]]:
-    return ({"uid": uid} | parts for uid, parts in zip(uids, _parts(texts), strict=True))
 
 
 def _text_rows(split: Split, label_uids: list[str]) -> Iterator[dict[str, Any]]:
@@ -94,10 +76,3 @@ def short_numbers(values: NDArray[np.float32]) -> list[float]:
     short = values.astype(str).astype(np.float64)
     exact: list[float] = np.where(short.astype(np.float32) == values, short, values.astype(np.float64)).tolist()
     return exact
-
-
-def _write_lines(file: Path, rows: Iterator[dict[str, Any]]) -> None:
-    encode_lines = msgspec.json.Encoder().encode_lines
-    with file.open("wb") as out:
-        while batch := list(islice(rows, _ROWS)):
-            out.write(encode_lines(batch))

@@ -15,12 +15,7 @@ NO_LABEL = -1
 
 
 class UnknownLabelError(Exception):
-    """A label that the table of labels does not hold; the caller, who knows the line, raises a DataError.
-
-    Args:
-        raw: the label as it was met.
-        name: the label as it was looked for.
-    """
+    """A label that the table of labels does not hold; the caller, who knows the line, raises a DataError."""
 
     def __init__(self, raw: RawLabel, name: str) -> None:
         super().__init__(name)
@@ -63,11 +58,7 @@ class Numbering:
         self._separated = _Seen(self, listed=False)
 
     def ids(self, raw: Iterable[RawLabel], *, listed: bool) -> NDArray[np.int64]:
-        """The ids of labels, ``NO_LABEL`` where one is blank.
-
-        Raises:
-            UnknownLabelError: a table of labels was given and does not hold one.
-        """
+        """The ids of labels, ``NO_LABEL`` where one is blank."""
         seen = self._listed if listed else self._separated
         return np.array(list(map(seen.__getitem__, raw)), dtype=np.int64)
 

@@ -21,8 +21,6 @@ from unidex.data.formats.table_files import stem_of
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, quoted
 
-NAME = "libmultilabel"
-
 _COLUMNS = {2: ["labels", "text"], 3: ["uid", "labels", "text"]}
 _RULE = 'a line must be "labels<TAB>text" or "id<TAB>labels<TAB>text"'
 

@@ -25,33 +25,17 @@ class Source:
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the parts of a data set come from.
+    """Where the parts of a data set come from."""
 
-    Attributes:
-        train: the table of train texts.
-        test: the table of test texts; None where there are none.
-        labels: a table of labels, or None for labels by first appearance, in train and then in test.
-        has_test: whether test is given, be it without texts; else a share of train becomes test.
-        filters: the folder of the filter pairs, or None.
-    """
-
-    train: Source
-    test: Source | None
-    labels: Path | None
-    has_test: bool
-    filters: Path | None = None
+    train: Source  # the table of train texts
+    test: Source | None  # the table of test texts; None where there are none
+    labels: Path | None  # a table of labels, or None for labels by first appearance, in train and then in test
+    has_test: bool  # whether test is given, be it without texts; else a share of train becomes test
+    filters: Path | None = None  # the folder of the filter pairs, or None
 
 
 def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadOptions) -> Dataset:
-    """Read all tables of a data set.
-
-    Args:
-        name: of the data set.
-        path: what the user gave, for messages.
-        sources: its tables.
-        cell: how the labels of a text are written in a cell.
-        options: how to split and where to read labels.
-    """
+    """Read all tables of a data set."""
     numbering = Numbering(None if sources.labels is None else read_labels(open_table(sources.labels), options))
     train_rows = _rows(sources.train, cell, numbering)
     if len(train_rows) == 0:

@@ -15,8 +15,6 @@ from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts, load_array
 from unidex.errors import DataError
 
-NAME = "unidex"
-
 
 def detects(path: Path) -> bool:
     """A folder with the packed train texts."""

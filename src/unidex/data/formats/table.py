@@ -21,8 +21,6 @@ from unidex.data.formats.table_rows import string_cells
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed
 
-NAME = "table"
-
 _logger = logging.getLogger(__name__)
 _TRAIN = ("train", "trn", "training")
 _TEST = ("test", "tst")

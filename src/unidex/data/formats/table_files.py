@@ -22,21 +22,21 @@ _KINDS: dict[str, Kind] = {
 
 
 class Table(Protocol):
-    """Rows of named columns in a file.
+    """Rows of named columns in a file."""
 
-    Attributes:
-        file: where it is.
-        names: its columns.
-    """
-
-    file: Path
-    names: list[str]
+    file: Path  # where it is
+    names: list[str]  # its columns
 
     def blocks(self, columns: Mapping[str, str]) -> Iterator[dict[str, list[Any]]]:
         """Some thousand rows at a time, as role -> cells, for these columns (role -> column)."""
 
     def line(self, row: int) -> int:
         """The line in which a row starts. It is searched on demand: only the error of a bad table needs it."""
+
+
+def row_error(table: Table, row: int, message: str) -> DataError:
+    """The error of a row, with its line."""
+    return DataError(message, file=table.file, line=table.line(row))
 
 
 def kind_of(file: Path) -> Kind | None:

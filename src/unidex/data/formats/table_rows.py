@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.data.dataset import Labels, Split
+from unidex.data.files import single
 from unidex.data.formats.cells import Cell
 from unidex.data.formats.columns import label_columns
 from unidex.data.formats.label_numbers import NO_LABEL, Numbering, RawLabel, UnknownLabelError, name_of
-from unidex.data.formats.table_files import Table
+from unidex.data.formats.table_files import Table, row_error
 from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Packer, Texts
 from unidex.errors import DataError, quoted
@@ -58,17 +59,14 @@ class Rows:
         flat = list(chain.from_iterable(lists))
         rows = np.repeat(np.arange(self._num_rows, self._num_rows + len(lists)), counts)
         if None in flat:
-            line = table.line(int(rows[flat.index(None)]))  # type: ignore[arg-type]  # Parquet has nulls in lists
-            raise DataError("a label must be a string or a number, but is null; drop it", file=table.file, line=line)
+            row = int(rows[flat.index(None)])  # type: ignore[arg-type]  # Parquet has nulls in lists
+            raise row_error(table, row, "a label must be a string or a number, but is null; drop it")
         try:
             ids = numbering.ids(flat, listed=are_lists)
         except UnknownLabelError as error:
-            raise DataError(
-                f"the table of labels must hold every label, but not {quoted(error.name)}; "
-                "add it there, or read without that table",
-                file=table.file,
-                line=table.line(int(rows[flat.index(error.raw)])),
-            ) from None
+            rule = f"the table of labels must hold every label, but not {quoted(error.name)}"
+            row = int(rows[flat.index(error.raw)])
+            raise row_error(table, row, f"{rule}; add it there, or read without that table") from None
         relevance = _relevance(block.get("relevance"), counts, cell, table, self._num_rows)
         kept = ids != NO_LABEL
         if not kept.all():
@@ -76,11 +74,8 @@ class Rows:
         bad = ~((relevance >= 0) & np.isfinite(relevance))
         if bad.any():
             first = int(np.argmax(bad))
-            raise DataError(
-                f"relevance must be a number >= 0, but is {relevance[first]:g}; drop the pair or give it a weight",
-                file=table.file,
-                line=table.line(int(rows[first])),
-            )
+            rule = f"relevance must be a number >= 0, but is {relevance[first]:g}"
+            raise row_error(table, int(rows[first]), f"{rule}; drop the pair or give it a weight")
         self._ids.append(ids)
         self._relevance.append(relevance)
         self._counts.append(np.bincount(rows - self._num_rows, minlength=len(lists)).astype(np.int64))
@@ -126,12 +121,9 @@ def _filled(cells: list[str | None]) -> list[str]:
 
 def _uids(cells: list[str | int | None], table: Table, first_row: int) -> Iterator[str]:
     if None in cells:
-        raise DataError(
-            "a row must have a uid where others have one, but this has none; "
-            "give it one, or leave the uids out (--column uid=)",
-            file=table.file,
-            line=table.line(first_row + cells.index(None)),
-        )
+        rule = "a row must have a uid where others have one, but this has none"
+        row = first_row + cells.index(None)
+        raise row_error(table, row, f"{rule}; give it one, or leave the uids out (--column uid=)")
     return map(name_of, cells) if int in set(map(type, cells)) else iter(cells)  # type: ignore[arg-type]
 
 
@@ -139,11 +131,8 @@ def _distinct(uids: list[str], table: Table) -> Texts:
     packed = Texts.of_uids(uids)
     row = packed.first_repeat()
     if row is not None:
-        raise DataError(
-            f"uids must differ, but {quoted(uids[row])} comes again; rename one, or leave them out (--column uid=)",
-            file=table.file,
-            line=table.line(row),
-        )
+        rule = f"uids must differ, but {quoted(uids[row])} comes again"
+        raise row_error(table, row, f"{rule}; rename one, or leave them out (--column uid=)")
     return packed
 
 
@@ -158,12 +147,9 @@ def _label_lists(cells: list[Any], cell: Cell, table: Table, first_row: int) -> 
         return [_mixed(entry, cell) for entry in cells], True
     except ValueError as error:
         why, row = error.args
-        raise DataError(
-            f"labels must be lists, as those before are, but {quoted(cells[row])} is none: {why}; "
-            'mend it, or say what separates labels (--separator "|")',
-            file=table.file,
-            line=table.line(first_row + row),
-        ) from None
+        rule = f"labels must be lists, as those before are, but {quoted(cells[row])} is none: {why}"
+        remedy = 'mend it, or say what separates labels (--separator "|")'
+        raise row_error(table, first_row + row, f"{rule}; {remedy}") from None
 
 
 def _mixed(entry: Any, cell: Cell) -> list[RawLabel]:
@@ -188,13 +174,9 @@ def _relevance(
     lengths = np.fromiter(map(len, cells), dtype=np.int64, count=len(cells))
     if not np.array_equal(lengths, counts):
         row = int(np.argmax(lengths != counts))
-        raise DataError(
-            f"relevance must have one number per label ({counts[row]}), but has {lengths[row]}",
-            file=table.file,
-            line=table.line(first_row + row),
-        )
-    with np.errstate(over="ignore"):  # what overflows becomes inf, which is refused with its line
-        return np.array(list(chain.from_iterable(cells)), dtype=np.float64).astype(np.float32)
+        rule = f"relevance must have one number per label ({counts[row]}), but has {lengths[row]}"
+        raise row_error(table, first_row + row, rule)
+    return single(np.array(list(chain.from_iterable(cells)), dtype=np.float64))
 
 
 def _relevance_list(entry: Any, count: int, cell: Cell, table: Table, row: int) -> list[float]:
@@ -207,8 +189,5 @@ def _relevance_list(entry: Any, count: int, cell: Cell, table: Table, row: int) 
         # A blank part belongs to a blank label, which is left out, or else is refused as not a number.
         return [float(part) if name_of(part).strip() else np.nan for part in parts]
     except (ValueError, OverflowError):
-        raise DataError(
-            f"relevance must be numbers written as the labels are, but is {quoted(entry)}",
-            file=table.file,
-            line=table.line(row),
-        ) from None
+        rule = f"relevance must be numbers written as the labels are, but is {quoted(entry)}"
+        raise row_error(table, row, rule) from None

@@ -34,7 +34,7 @@ class TextLines:
     ``{}`` stands for trn or tst in all names; in the names of the filter files it is train or test.
     """
 
-    NAME: str
+    name: str
     texts: tuple[str, ...]
     positives: tuple[str, ...]
     features: tuple[str, ...]
@@ -52,7 +52,7 @@ class TextLines:
         train = self._read_split(path, "trn", "train", None)
         if train is None:
             wanted = self.positives[0].format("trn")
-            raise DataError(f"a folder of format {self.NAME} must hold {wanted}, but does not", file=path)
+            raise DataError(f"a folder of format {self.name} must hold {wanted}, but does not", file=path)
         num_labels = train.positives.shape[1]
         file = self._find(path, self.label_texts, "")
         label_texts = Texts.blank(num_labels) if file is None else text_lines(file)
@@ -103,7 +103,7 @@ class TextLines:
         if texts_file is None and features is None:
             wanted = self.texts[0].format(short)
             raise DataError(
-                f"a folder of format {self.NAME} must hold the texts in {wanted}, but does not", file=folder
+                f"a folder of format {self.name} must hold the texts in {wanted}, but does not", file=folder
             )
         texts = Texts.blank(num_rows) if texts_file is None else text_lines(texts_file)
         if texts_file is not None:
@@ -124,7 +124,7 @@ class TextLines:
 
 
 XCLIB = TextLines(
-    NAME="xclib",
+    name="xclib",
     texts=("{}_X.txt", "raw_data/{}_X.txt"),
     positives=("{}_X_Y.txt", "{}_X_Y.npz"),
     features=("{}_X_Xf.txt", "{}_X_Xf.npz"),
@@ -132,7 +132,7 @@ XCLIB = TextLines(
     filter_pairs=("filter_labels_{}.txt", "{}_filter_labels.txt"),
 )
 DEXML = TextLines(
-    NAME="dexml",
+    name="dexml",
     texts=("raw/{}_X.txt",),
     positives=("Y.{}.npz",),
     features=("X.{}.npz",),
@@ -140,7 +140,7 @@ DEXML = TextLines(
     must_have="raw",
 )
 PECOS = TextLines(
-    NAME="pecos",
+    name="pecos",
     texts=("X.{}.txt",),
     positives=("Y.{}.npz", "Y.{}.txt"),
     features=("X.{}.npz",),

@@ -27,13 +27,13 @@ from unidex.data.files import (
     decoded,
     lines,
     read_filter_pairs,
+    single,
     write_filter_pairs,
+    write_json_lines,
 )
 from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Packer, Texts, UidPacker
 from unidex.errors import DataError, quoted
-
-NAME = "xc-raw"
 
 _logger = logging.getLogger(__name__)
 _TRAIN, _TEST, _LABELS = ("trn", "train"), ("tst", "test"), ("lbl", "labels")
@@ -150,7 +150,7 @@ class _Targets:
                 column = np.fromiter(chain.from_iterable(targets), dtype=np.int64, count=total)
             except OverflowError:
                 column = np.array([min(max(label, -1), 2**62) for target in targets for label in target])
-            relevance = _relevance(rows, count, total, file, first_line)
+            relevance = _relevance(rows, count, file, first_line)
             _check_targets(column, relevance, count, max_labels, file, first_line)
             columns.append(column)
             values.append(relevance)
@@ -243,22 +243,14 @@ def _explain(decode: Callable[[bytes], Any], block: bytes, file: Path, first_lin
             ) from None
 
 
-def _relevance(
-    rows: list[Any], count: NDArray[np.int64], total: int, file: Path, first_line: int
-) -> NDArray[np.float32]:
-    given = [row.target_rel for row in rows]
-    if None in given:
-        given = [[1.0] * len(row.target_ind) if row.target_rel is None else row.target_rel for row in rows]
+def _relevance(rows: list[Any], count: NDArray[np.int64], file: Path, first_line: int) -> NDArray[np.float32]:
+    given = [[1.0] * len(row.target_ind) if row.target_rel is None else row.target_rel for row in rows]
     lengths = np.fromiter(map(len, given), dtype=np.int64, count=len(given))
     if not np.array_equal(lengths, count):
         row = int(np.argmax(lengths != count))
-        raise DataError(
-            f"target_rel must have one number per target_ind ({count[row]}), but has {lengths[row]}",
-            file=file,
-            line=first_line + row,
-        )
-    with np.errstate(over="ignore"):  # what overflows becomes inf, which is refused with its line
-        return np.fromiter(chain.from_iterable(given), dtype=np.float32, count=total)
+        rule = f"target_rel must have one number per target_ind ({count[row]}), but has {lengths[row]}"
+        raise DataError(rule, file=file, line=first_line + row)
+    return single(list(chain.from_iterable(given)))
 
 
 def _check_targets(
@@ -295,14 +287,6 @@ def _split_rows(split: Split) -> Iterator[dict[str, Any]]:
 
 
 def _write_lines(file: Path, rows: Iterator[dict[str, Any]]) -> None:
-    encode = msgspec.json.Encoder().encode
     # mtime 0: the same data set gives the same file.
     with file.open("wb") as raw, gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0) as out:
-        block = bytearray()
-        for row in rows:
-            block += encode(row)
-            block += b"\n"
-            if len(block) > 1 << 20:
-                out.write(block)
-                block.clear()
-        out.write(block)
+        write_json_lines(out, rows)

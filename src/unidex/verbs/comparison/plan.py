@@ -16,14 +16,7 @@ NAMES = ("recipe", "about")
 
 @dataclass(frozen=True)
 class Asked:
-    """One planned run.
-
-    Attributes:
-        recipe: name of a recipe or a TOML file, as it was given.
-        settings: ``section.key=value`` over it, the augmentation last.
-        seed: of every random choice.
-        config: what both come to.
-    """
+    """One planned run: a recipe as it was given, with settings over it, and the config that both come to."""
 
     recipe: str
     settings: tuple[str, ...]
@@ -48,13 +41,7 @@ def recipe_name(recipe: str) -> str:
 def asked_runs(
     recipes: Sequence[str], augments: Sequence[str] = (), num_seeds: int = 1, settings: Sequence[str] = ()
 ) -> list[Asked]:
-    """Every recipe with every augmentation and every seed, in this order.
-
-    Args:
-        recipes: names of recipes or TOML files.
-        augments: values of augment.method; without any, each recipe has its own.
-        num_seeds: seeds are 0 to this - 1.
-        settings: ``section.key=value`` for all recipes, or ``RECIPE:section.key=value`` for one.
+    """Every recipe with every augmentation and every seed, in this order, as `compare` takes them.
 
     >>> [run.name for run in asked_runs(["unidec", "depsl"], ["none", "gandalf"])]
     ['unidec-none-0', 'unidec-gandalf-0', 'depsl-none-0', 'depsl-gandalf-0']

@@ -5,7 +5,6 @@ Beside, because a model folder holds nothing but the model. Of a model without s
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import math
@@ -16,11 +15,11 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from unidex import __version__
-from unidex.config import Config
 from unidex.config.saved import read_saved
 from unidex.data.dataset import Dataset
 from unidex.data.fingerprint import fingerprint
 from unidex.errors import ModelError
+from unidex.model.journal import manifest_hash
 from unidex.storage.atomic import write_text
 
 FORMAT = 1
@@ -53,7 +52,7 @@ def versions() -> dict[str, str]:
 def write_record(folder: Path, record: dict[str, Any]) -> None:
     """Write the record of a run completely or not at all. It names its model by the hash of the manifest."""
     file = record_file(folder)
-    content = {"format": FORMAT} | record | {"manifest": _manifest(folder)}
+    content = {"format": FORMAT} | record | {"manifest": manifest_hash(folder)}
     write_text(file, json.dumps(content, indent=2) + "\n")
 
 
@@ -90,9 +89,11 @@ def model_record(folder: Path) -> dict[str, Any]:
     """
     folder = folder.resolve() if folder.name in ("", "..") else folder
     found = read_record(folder)
-    if found is not None and found["manifest"] == _manifest(folder):
+    if found is not None and found["manifest"] == manifest_hash(folder):
         return found
-    config = _config(folder)
+    if not (folder / "config.toml").is_file():
+        raise ModelError(f"{folder}: a model folder must have config.toml, but this one does not; is it a model?")
+    config = read_saved(folder)
     try:
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
@@ -145,15 +146,3 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     except ValueError as error:
         raise ModelError(f"{file}: the log of a training must be JSON lines, but: {error}; copy it again") from None
-
-
-def _manifest(folder: Path) -> str | None:
-    file = folder / "manifest.json"
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
-
-
-def _config(folder: Path) -> Config:
-    file = folder / "config.toml"
-    if not file.is_file():
-        raise ModelError(f"{folder}: a model folder must have config.toml, but this one does not; is it a model?")
-    return read_saved(folder)

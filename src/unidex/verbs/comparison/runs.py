@@ -33,13 +33,7 @@ class ComparisonStoppedError(UnidexError):
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that failed.
-
-    Attributes:
-        name: of the run.
-        error: the last line that it said.
-        log: the file with all that it said.
-    """
+    """A run that failed: its last log line, and the file of its log."""
 
     name: str
     error: str
@@ -48,15 +42,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Place:
-    """The folder of a comparison: models in ``runs``, files to resume from and logs in ``work``.
-
-    Attributes:
-        folder: the folder of the comparison.
-        data: where the data set is read from.
-        reading: how.
-        fingerprint: of the data set.
-        device: where to train.
-    """
+    """The folder of a comparison: models in ``runs``, files to resume from and logs in ``work``."""
 
     folder: Path
     data: str

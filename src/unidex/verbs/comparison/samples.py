@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +22,27 @@ PLACES = 5
 
 @dataclass(frozen=True)
 class Sample:
-    """A text to predict.
-
-    Attributes:
-        text: the text.
-        correct: uid -> text of its labels; None if unknown.
-        filtered: uids of labels to remove from its predictions.
-    """
+    """A text to predict."""
 
     text: str
-    correct: dict[str, str] | None = None
-    filtered: frozenset[str] = field(default_factory=frozenset)
+    correct: dict[str, str] | None = None  # uid -> text of its labels; None if unknown
+    filtered: frozenset[str] = frozenset()  # uids of labels to remove from its predictions
 
 
-def chosen_samples(dataset: Dataset, num_texts: int, seed: int = 0) -> list[Sample]:
-    """Test texts that have labels, drawn by a seed."""
-    rows = np.flatnonzero(np.diff(dataset.test.positives.indptr))
-    if not len(rows):
-        return []
-    drawn = np.random.default_rng(seed).permutation(rows)[:num_texts]
-    return [_of_row(dataset, int(row)) for row in drawn]
+def find_samples(dataset: Dataset | None, file: Path | None, num_texts: int, seed: int = 0) -> list[Sample]:
+    """Make samples of the texts of a file, or without a file of test texts that have labels, drawn by a seed.
 
-
-def samples_of(texts: Sequence[str], dataset: Dataset | None) -> list[Sample]:
-    """Make samples of texts; a test text of the data set has its labels."""
+    A text of a file that is a test text of the data set has its labels.
+    """
+    if file is None:
+        if dataset is None:
+            return []
+        labelled = np.flatnonzero(np.diff(dataset.test.positives.indptr))
+        drawn = np.random.default_rng(seed).permutation(labelled)[:num_texts]
+        return [_of_row(dataset, int(row)) for row in drawn]
+    texts = [text for text in read_texts(file) if text.strip()]
+    if not texts:
+        raise DataError("there must be at least one text to predict, but there is none", file=file)
     rows: dict[str, int] = {}
     if dataset is not None:
         wanted = set(texts)
@@ -53,21 +50,6 @@ def samples_of(texts: Sequence[str], dataset: Dataset | None) -> list[Sample]:
             if text in wanted:
                 rows.setdefault(text, row)
     return [_of_row(dataset, rows[text]) if dataset is not None and text in rows else Sample(text) for text in texts]
-
-
-def read_samples(file: Path, dataset: Dataset | None) -> list[Sample]:
-    """Read the texts of a file: one per line, or JSON lines."""
-    texts = [text for text in read_texts(file) if text.strip()]
-    if not texts:
-        raise DataError("there must be at least one text to predict, but there is none", file=file)
-    return samples_of(texts, dataset)
-
-
-def find_samples(dataset: Dataset | None, file: Path | None, num_texts: int) -> list[Sample]:
-    """Return the texts of a file, or where there is no file test texts of the data set."""
-    if file is not None:
-        return read_samples(file, dataset)
-    return [] if dataset is None else chosen_samples(dataset, num_texts)
 
 
 def predicted_samples(folder: Path, samples: Sequence[Sample], device: str = "auto") -> list[list[dict[str, Any]]]:

@@ -115,11 +115,8 @@ def _stop_when_left_alone() -> None:
 def main() -> None:
     """Run and exit with a code; the last line on standard error is the error."""
     _stop_when_left_alone()
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logger = logging.getLogger("unidex")
-    logger.handlers[:] = [handler]
-    logger.setLevel(logging.INFO)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("unidex").setLevel(logging.INFO)
     try:
         run(Path(sys.argv[1]))
     except UnidexError as error:

@@ -445,7 +445,6 @@ def test_written_json_lines_are_as_documented(tmp_path):
     ]
     assert (tmp_path / "labels.jsonl").read_text().split("\n")[0] == '{"uid":"0","text":"zero"}'
     assert (tmp_path / "test.jsonl").read_bytes() == b""
-    assert jsonl.detects(tmp_path)
     assert table.detects(tmp_path)
 
 
@@ -471,7 +470,7 @@ def test_features_without_texts_are_not_json_lines(tmp_path):
 def test_json_lines_give_every_data_set_back(data):
     with tempfile.TemporaryDirectory() as folder:
         jsonl.write(data, Path(folder))
-        assert_equal_datasets(jsonl.read(Path(folder), ReadOptions()), data)
+        assert_equal_datasets(table.read(Path(folder), ReadOptions()), data)
 
 
 def table_rows(split, labels, *, as_list):
