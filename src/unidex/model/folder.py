@@ -205,12 +205,11 @@ def _read_labels(file: Path) -> LabelSet:
 def _hashes(folder: Path) -> dict[str, str]:
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
     files += sorted(folder.glob("*/manifest.json"))
-    return {str(file.relative_to(folder)): _hash(file) for file in files}
-
-
-def _hash(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    hashes = {}
+    for file in files:
+        with file.open("rb") as stream:
+            hashes[str(file.relative_to(folder))] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return hashes
 
 
 def _check_manifest(folder: Path) -> None:

@@ -59,8 +59,9 @@ class Service:
     async def start(self) -> None:
         """Load the model and start to answer."""
         live = await asyncio.to_thread(LiveModel, self.settings.folder)
-        host = ModelHost(live, self._notify)
-        self._started = host, Batches(host, asyncio.get_running_loop(), self.metrics.batch)
+        metrics = self.metrics
+        host = ModelHost(live, lambda live: metrics.serves(live.name, live.model.version, live.num_labels))
+        self._started = host, Batches(host, asyncio.get_running_loop(), metrics.batch)
 
     def stop(self) -> None:
         """Finish the waiting requests and stop."""
@@ -243,9 +244,6 @@ class Service:
                 if "/" in str(path).strip("/"):
                     message = message.replace(str(path), name)
         return message
-
-    def _notify(self, live: LiveModel) -> None:
-        self.metrics.serves(live.name, live.model.version, live.num_labels)
 
     async def _call(self, function: Callable[[ModelHost], T]) -> T:
         """Call a function in the model thread."""

@@ -74,18 +74,13 @@ def guess(cells: Iterable[str], given: str | None) -> Cell:
         return Cell(separator=given)
     sample = list(islice((cell for cell in cells if cell.strip()), SAMPLE))
     # The first cell decides: were each cell judged alone, one damaged list would become labels with brackets.
-    if sample and _bracketed(sample[0]):
+    if sample and sample[0].strip().startswith("[") and sample[0].strip().endswith("]"):
         _logger.info("labels are lists")
         return Cell(as_list=True)
     separator = next((mark for mark in SEPARATORS if any(mark in cell for cell in sample)), "")
     if sample:
         _logger.info("labels are separated by %r" if separator else "a cell is one label%s", separator)
     return Cell(separator=separator)
-
-
-def _bracketed(cell: str) -> bool:
-    cell = cell.strip()
-    return cell.startswith("[") and cell.endswith("]")
 
 
 def listed_labels(cell: str) -> list[RawLabel]:
