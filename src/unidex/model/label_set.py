@@ -43,12 +43,6 @@ class LabelSet:
     the set before instead of copying them: use only the new set afterwards. Nothing else changes a set: its arrays
     cannot be written, and its lists must not be.
 
-    Attributes:
-        texts: their texts.
-        uids: the user's own names; no two labels that are not removed share one.
-        frequencies: number of training texts per label; 0 for an added label.
-        removed: the labels that are not predicted any more.
-
     >>> labels = LabelSet(["Shoe", "Hat"], ["s", "h"], np.array([120, 3]), np.array([False, False]))
     >>> labels = labels.with_labels(["Red hat"], ["r"]).without([1])
     >>> labels.id_of("r"), [labels.frequency_class(label) for label in range(3)]
@@ -57,10 +51,10 @@ class LabelSet:
     [2]
     """
 
-    texts: list[str]
-    uids: list[str]
-    frequencies: NDArray[np.int64]
-    removed: NDArray[np.bool_]
+    texts: list[str]  # their texts
+    uids: list[str]  # the user's own names; no two labels that are not removed share one
+    frequencies: NDArray[np.int64]  # number of training texts per label; 0 for an added label
+    removed: NDArray[np.bool_]  # the labels that are not predicted any more
     # The two arrays are the first part of larger ones, into which they grow.
     _rooms: dict[str, NDArray[Any]] = field(init=False, repr=False)
     _orders: dict[Order, NDArray[np.int64]] = field(init=False, repr=False, default_factory=dict)
