@@ -1,8 +1,4 @@
-"""Recipes by name or file, with what a user says over them.
-
-A recipe is a TOML file of the sections of `config`. What is said with ``--set section.key=value`` goes over it, and
-over every stage of one that has stages.
-"""
+"""Recipes by name or file. Settings of ``--set section.key=value`` override a recipe, and each of its stages."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ def recipe_names() -> list[str]:
 def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Config:
     """A recipe by name or TOML file, with ``section.key=value`` overrides.
 
-    An override goes over what every stage says itself; ``stages.NAME.section.key=value`` is for one stage.
+    An override holds in every stage; ``stages.NAME.section.key=value`` is for one stage.
 
     >>> load("unidec", ["train.epochs=3"]).train.epochs
     3

@@ -10,7 +10,7 @@ from unidex.errors import ConfigError, listed, quoted
 
 # Sections that a stage may change. The others are of the model as a whole.
 STAGED = ("encoder", "heads", "loss", "pool", "tree", "augment", "train")
-# Settings that make the network what it is: it goes on from stage to stage, so they stay. Of the encoder all but these.
+# Settings of the network, which continues from stage to stage: they must not change. Of the encoder, all but a few.
 _OF_THE_NETWORK = {
     "heads": {"dim", "projection", "shared_encoder", "classifier_feature_smoothing"},
     "tree": {"levels", "layers", "residual", "smooth_centroids"},
@@ -60,10 +60,8 @@ def check_same(changes: Mapping[str, Mapping[str, Any]], *, where: str) -> None:
         else:
             fixed = sorted(keys.keys() & _OF_THE_NETWORK.get(section, set()))
         if fixed:
-            raise ConfigError(
-                f"{where}: {section}.{fixed[0]} must be the same in all stages, as the network goes on from one to the "
-                "next, but differs; set it outside of [[stages]]"
-            )
+            rule = "must be the same in all stages, as the network continues from one to the next, but differs"
+            raise ConfigError(f"{where}: {section}.{fixed[0]} {rule}; set it outside of [[stages]]")
 
 
 def _name_of(stage: Mapping[str, Any], where: str) -> str:

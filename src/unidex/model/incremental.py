@@ -20,11 +20,10 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex import progress
 from unidex.data.dataset import canonical
 from unidex.errors import DataError, listed
 from unidex.index.exact import search_exact
-from unidex.model.model import BLOCK, Model
+from unidex.model.model import Model
 from unidex.model.rotation import Pairs, pair_scores, rotate
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.layout import Head
@@ -105,10 +104,7 @@ def _encode(model: Model, texts: Sequence[str], what: str) -> NDArray[np.float32
     """Vectors of both heads side by side."""
     layout = model.scorer.layout
     blocks = [np.empty((0, layout.num_head_columns), dtype=np.float32)]
-    with progress.task(what, len(texts), unit="texts") as advance:
-        for start in range(0, len(texts), BLOCK):
-            blocks.append(layout.side_by_side(model.vectors(texts[start : start + BLOCK])).cpu().numpy())
-            advance(len(blocks[-1]))
+    blocks += [layout.side_by_side(vectors).cpu().numpy() for vectors in model.vector_blocks(texts, what)]
     return np.concatenate(blocks)
 
 

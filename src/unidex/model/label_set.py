@@ -104,6 +104,17 @@ class LabelSet:
         except KeyError:
             raise DataError(unknown_label(uid)) from None
 
+    def ids_of(self, names: Sequence[str | int], what: str) -> list[int]:
+        """Ids of labels by uid (a string) or id (a number); the error says what the names are."""
+        ids = []
+        for name in names:
+            label = self._ids.get(name, -1) if isinstance(name, str) else int(name)
+            if not self.has_id(label):
+                kind = "uid" if isinstance(name, str) else "id"
+                raise DataError(f"{what} must name labels of the model, but it has no label with {kind} {quoted(name)}")
+            ids.append(label)
+        return ids
+
     def has_id(self, label: int) -> bool:
         """Whether an id belongs to a label that is not removed."""
         return 0 <= label < len(self) and not self.removed[label]

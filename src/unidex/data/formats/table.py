@@ -1,9 +1,7 @@
 """Tables with a column of texts and a column of labels: CSV, TSV, JSON lines (each also gzipped) and Parquet.
 
-A data set is one file, or a folder with a table ``train`` (or trn, training) and, where they exist, ``test`` (or tst)
-and ``labels`` (or lbl, label). A table of labels has the columns uid and text; without one, a label is its own text.
-Without a table of test texts, a seeded share of the rows becomes test. An empty ``test.jsonl`` in a folder is not that:
-it says that there are no test texts. A folder may hold filter pairs: filter_labels_train.txt, filter_labels_test.txt.
+A data set is one file, or a folder with a table ``train`` and, where they exist, ``test`` and ``labels``, as
+docs/reference/data-formats.md describes them.
 """
 
 from __future__ import annotations

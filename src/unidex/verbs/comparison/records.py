@@ -85,7 +85,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
 def model_record(folder: Path) -> dict[str, Any]:
     """Read the record of any model folder; without a record, use its files, with None for unknown values.
 
-    A model that was changed since the run, such as by teaching, is not the one that was measured.
+    A model that was changed since the run, such as by `labels teach`, is not the one that was measured.
     """
     folder = folder.resolve() if folder.name in ("", "..") else folder
     found = read_record(folder)
