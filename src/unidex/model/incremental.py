@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.data.dataset import canonical
+from unidex.data.dataset import canonical, positives_of
 from unidex.errors import DataError, listed
 from unidex.index.exact import search_exact
 from unidex.model.model import Model
@@ -199,13 +199,10 @@ def _gather_material(
             shape=(len(vectors_NJ), scorer.knn.num_texts),
         )
         positives[0] = _ones(positives_NL + spread @ scorer.knn.positives)
-    labels = np.unique(scorer.nearest(centres_UJ, NEAR_LABELS).ids)
-    labels = np.array([label for label in labels.tolist() if label >= 0 and model.labels.texts[label]], dtype=np.int64)
+    near_labels = np.unique(scorer.nearest(centres_UJ, NEAR_LABELS).ids).tolist()
+    labels = [label for label in near_labels if label >= 0 and model.labels.texts[label]]
     vectors.append(_encode(model, [model.labels.texts[label] for label in labels], "encoding near labels"))
-    ones = np.ones(len(labels), dtype=np.float32)
-    positives.append(
-        sparse.csr_array((ones, labels, np.arange(len(labels) + 1)), shape=(len(labels), len(model.labels)))
-    )
+    positives.append(positives_of([[label] for label in labels], len(model.labels)))
     all_vectors, all_positives = np.concatenate(vectors), canonical(sparse.vstack(positives, format="csr"), np.float32)
 
     near_UK = search_exact(centres_UJ, all_vectors, min(NEAR_TEXTS, len(all_vectors))).ids
