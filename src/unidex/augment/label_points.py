@@ -10,7 +10,7 @@ from scipy import sparse
 
 from unidex.augment.cooccurrence import glas_targets, soft_targets
 from unidex.augment.extended_split import joined
-from unidex.augment.walks import walk_targets_by
+from unidex.augment.walks import walk_targets
 from unidex.config import Augment
 from unidex.data.dataset import Dataset, Split
 from unidex.errors import ConfigError, DataError, quoted
@@ -125,7 +125,7 @@ def _targets(positives: sparse.csr_array, labels: Ids, settings: Augment, seed: 
         ones = np.ones(len(labels), dtype=np.float32)
         return csr_from_counts(ones, labels.astype(np.int32), np.ones(len(labels), dtype=np.int64), positives.shape[1])
     if settings.method == "random-walk":
-        found = walk_targets_by(settings, positives, np.random.default_rng([seed, _WALK]), wanted)
+        found = walk_targets(settings, positives, np.random.default_rng([seed, _WALK]), wanted)
         return keep_highest(found, max_targets, labels) if max_targets else found
     make = soft_targets if settings.method == "gandalf" else glas_targets
     return make(positives, delta=settings.delta, max_targets=max_targets, labels=wanted)

@@ -21,43 +21,21 @@ _BLOCK_HOPS = 2**20
 Ids = NDArray[np.int64]
 
 
-def walk_targets_by(
-    settings: Augment, positives: sparse.csr_array, rng: np.random.Generator, labels: Ids | None = None
-) -> sparse.csr_array:
-    """The walks that a recipe asks for (augment.walk_*), from all labels or these."""
-    return walk_targets(
-        positives,
-        rng,
-        length=settings.walk_length,
-        restart=settings.walk_restart,
-        max_targets=settings.walk_max_labels,
-        verbose=settings.walk_verbose,
-        labels=labels,
-    )
-
-
 def walk_targets(
-    positives: sparse.csr_array,
-    rng: np.random.Generator,
-    *,
-    length: int,
-    restart: float,
-    max_targets: int,
-    verbose: int,
-    labels: Ids | None = None,
+    settings: Augment, positives: sparse.csr_array, rng: np.random.Generator, labels: Ids | None = None
 ) -> sparse.csr_array:
     """The targets of label texts: how often a walk from label j comes to label i, beside how often it comes to j.
 
     A hop goes from a label to one of its texts, drawn evenly, and on to one of the labels of that text, drawn evenly.
-    The first hop starts at j; each further one starts at j again with probability ``restart``, else where the last one
-    ended. Labels of more than ``verbose`` texts are taken out before the walks; each of them, and each label that no
-    text has, gets its own label alone.
+    The first hop starts at j; each further one starts at j again with probability ``walk_restart``, else where the last
+    one ended. Labels of more than ``walk_verbose`` texts are taken out before the walks; each of them, and each label
+    that no text has, gets its own label alone.
 
-    Formula: y_ij = min(1, v_ji / max(v_jj, 1)) for the ``max_targets`` labels i of the highest v_ji (j always among
+    Formula: y_ij = min(1, v_ji / max(v_jj, 1)) for the ``walk_max_labels`` labels i of the highest v_ji (j always among
     them, ties to the lower id), with v_ji the hops of the walk from j that end at i; y_jj = 1.
 
-    Walks of ``length`` hops start at ``labels``, ascending, or at all. The stored pairs are the positives, whatever
-    their relevance.
+    Walks of ``walk_length`` hops start at ``labels``, ascending, or at all. The stored pairs are the positives,
+    whatever their relevance.
 
     Shapes: positives [N, L], result [R, L], float32 with sorted columns: row j, column i.
 
@@ -67,21 +45,22 @@ def walk_targets(
     Label 0 stands alone; of the texts of label 1, half have label 2, so that hops end at 1 three times as often:
 
     >>> texts = sparse.csr_array(np.array([[1, 0, 0], [0, 1, 0], [0, 1, 1]]))
-    >>> rng = np.random.default_rng(0)
-    >>> targets = walk_targets(texts, rng, length=4000, restart=1.0, max_targets=10, verbose=500)
+    >>> settings = Augment(walk_length=4000, walk_restart=1.0, walk_max_labels=10, walk_verbose=500)
+    >>> targets = walk_targets(settings, texts, np.random.default_rng(0))
     >>> targets.toarray().astype(float).round(1).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.3], [0.0, 1.0, 1.0]]
     """
     num_labels = positives.shape[1]
     wanted = np.arange(num_labels) if labels is None else labels
     frequencies_L = np.bincount(positives.indices, minlength=num_labels)
-    walks = (frequencies_L > 0) & (frequencies_L <= verbose)
+    walks = (frequencies_L > 0) & (frequencies_L <= settings.walk_verbose)
     kept = walks[positives.indices]
     ends = np.concatenate([[0], np.cumsum(kept)])[positives.indptr]
     columns = positives.indices[kept].astype(np.int32)
     texts_NL = csr_from_counts(np.ones(len(columns), dtype=np.int8), columns, np.diff(ends), num_labels)
     labels_LN = texts_NL.T.tocsr()
     parts = []
+    length = settings.walk_length
     step = max(1, _BLOCK_HOPS // length)
     with progress.task("random walks", len(wanted), unit="labels") as advance:
         for first in range(0, len(wanted), step):
@@ -90,8 +69,8 @@ def walk_targets(
             moving = walks[own]
             # In this order, a label's numbers do not depend on how many labels walk together.
             random = rng.random((int(moving.sum()), length, 3))
-            visits[moving, 1:] = _walk(labels_LN, texts_NL, own[moving], random, restart)
-            parts.append(_as_targets(visits, num_labels, max_targets))
+            visits[moving, 1:] = _walk(labels_LN, texts_NL, own[moving], random, settings.walk_restart)
+            parts.append(_as_targets(visits, num_labels, settings.walk_max_labels))
             advance(len(own))
     if not parts:
         return sparse.csr_array((0, num_labels), dtype=np.float32)

@@ -11,7 +11,7 @@ from unidex.config import Config, Encoder, Stage, merged, parse
 from unidex.config.names import ENCODERS
 from unidex.config.rules import check_rules
 from unidex.config.section import Section
-from unidex.config.stages import check_same, check_stages
+from unidex.config.stages import check_stages
 from unidex.config.toml_text import read_toml
 from unidex.errors import ConfigError, quoted
 
@@ -68,7 +68,6 @@ def join_stages(found: dict[str, Config], *, where: str) -> Config:
             for section, end in last
             if isinstance(end, Section)
         }
-        check_same(sections, where=f"{where}, stage {name}")
         stages.append(Stage(name=name, **{section: keys for section, keys in sections.items() if keys}))
     return last.model_copy(update={"stages": stages})
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from unidex.config.capabilities import EncoderCapabilities
 from unidex.config.recipe import Config
+from unidex.config.section import Section
+from unidex.config.stages import is_of_network
 from unidex.errors import ConfigError
 
 
@@ -28,6 +30,8 @@ class Facts:
     has_label_texts: bool = True
     device: str = "cpu"
     has_folder: bool = True
+    stage: str = ""
+    last: Config | None = None  # the recipe of the last stage
 
     def value(self, name: str) -> Any:
         """The value of a setting (``section.key``) or of a fact."""
@@ -98,6 +102,7 @@ _FACTS: dict[str, tuple[str, Callable[[Facts], Any]]] = {
             not (facts.config.heads.classifier or facts.config.heads.projection or facts.config.loss.learn_temperature)
         ),
     ),
+    "other_network": ("settings of the network that differ between stages", lambda facts: _other_settings(facts)),
     "last_stage": ("the last stage", lambda facts: facts.is_last),
     "stages": ("several stages", lambda facts: facts.num_stages > 1),
     "processes": ("several processes", lambda facts: facts.num_processes > 1),
@@ -190,6 +195,12 @@ RULES = (
         "leave that out",
     ),
     Rule(
+        {"stages": YES},
+        {"other_network": YES},
+        "the network continues from stage to stage, so that its settings must be the same in all stages",
+        "set it outside of [[stages]]",
+    ),
+    Rule(
         {"predict.combine": is_("decision-tree")},
         {
             "train.validation": is_(0),
@@ -241,6 +252,20 @@ RULES = (
 )
 
 
+def _other_settings(facts: Facts) -> list[str]:
+    """The settings of the network that a stage has otherwise than the last one."""
+    can = facts.encoder
+    has_staged_dropout = can is None or can.has_staged_dropout
+    return [
+        f"{section}.{key} = {_toml(value)}"
+        for section, own in facts.config
+        if isinstance(own, Section) and facts.last is not None
+        for key, value in own
+        if value != getattr(getattr(facts.last, section), key)
+        and is_of_network(section, key, has_staged_dropout=has_staged_dropout)
+    ]
+
+
 def check(facts: Facts) -> None:
     """Refuse a recipe that breaks a rule."""
     for rule in RULES:
@@ -251,8 +276,9 @@ def check(facts: Facts) -> None:
 
 def check_rules(stages: Mapping[str, Config], **run: Any) -> None:
     """Refuse a recipe any of whose stages breaks a rule; ``run`` are further `Facts`."""
-    for number, config in enumerate(stages.values(), start=1):
-        check(Facts(config, is_last=number == len(stages), num_stages=len(stages), **run))
+    *_, last = stages.values()
+    for name, config in stages.items():
+        check(Facts(config, is_last=config is last, num_stages=len(stages), stage=name, last=last, **run))
 
 
 def rules_markdown() -> str:
@@ -287,6 +313,8 @@ def _found(name: str, facts: Facts) -> str:
     section, dot, key = name.partition(".")
     if name == "processes":
         return f"{facts.num_processes} processes"
+    if name == "other_network":
+        return f"{facts.value(name)[0]} in the stage {facts.stage!r} but not in the last"
     if not dot:
         return _FACTS[name][0]
     if section == "encoder_can":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from unidex.config.names import ENCODERS
@@ -10,13 +10,12 @@ from unidex.errors import ConfigError, listed, quoted
 
 # Sections that a stage may change. The others are of the model as a whole.
 STAGED = ("encoder", "heads", "loss", "pool", "tree", "augment", "train")
-# Settings of the network, which continues from stage to stage: they must not change. Of the encoder, all but a few.
+# Settings that make the network what it is, beside those of the encoder.
 _OF_THE_NETWORK = {
     "heads": {"dim", "projection", "shared_encoder", "classifier_feature_smoothing"},
     "tree": {"levels", "layers", "residual", "smooth_centroids"},
     "train": {"validation", "table_storage"},
 }
-_FREE_OF_THE_ENCODER = {"dropout", "layer_dropout"}
 # Folders of a run that a stage must not be mistaken for.
 _TAKEN = {"gandalf", "hard"}
 
@@ -47,21 +46,15 @@ def check_stages(stages: object, of_stages: Mapping[str, Any], *, where: str) ->
             _check_section(section, keys, where=f"{where}, stage {name}")
 
 
-def check_same(changes: Mapping[str, Mapping[str, Any]], *, where: str) -> None:
-    """Refuse what a stage has otherwise than the last one and cannot have.
+def is_of_network(section: str, key: str, *, has_staged_dropout: bool) -> bool:
+    """Whether a setting makes the network what it is. The network continues from stage to stage, so the setting stays.
 
-    >>> check_same({"heads": {"classifier": False}}, where="mine.toml, stage first")
+    >>> [is_of_network("encoder", key, has_staged_dropout=True) for key in ("dim", "dropout")]
+    [True, False]
     """
-    for section, keys in changes.items():
-        if section not in STAGED:
-            fixed: Sequence[str] = sorted(keys)
-        elif section == "encoder":
-            fixed = sorted(keys.keys() - _FREE_OF_THE_ENCODER)
-        else:
-            fixed = sorted(keys.keys() & _OF_THE_NETWORK.get(section, set()))
-        if fixed:
-            rule = "must be the same in all stages, as the network continues from one to the next, but differs"
-            raise ConfigError(f"{where}: {section}.{fixed[0]} {rule}; set it outside of [[stages]]")
+    if section == "encoder":
+        return not (has_staged_dropout and key in ("dropout", "layer_dropout"))
+    return section not in STAGED or key in _OF_THE_NETWORK.get(section, ())
 
 
 def _name_of(stage: Mapping[str, Any], where: str) -> str:

@@ -201,6 +201,6 @@ register(
         build=BagEncoder.build,
         load=BagEncoder.load,
         must_match=("dim", "residual", "spectral"),
-        can=EncoderCapabilities(has_table=True, has_twin=True),
+        can=EncoderCapabilities(has_table=True, has_twin=True, has_staged_dropout=True),
     )
 )

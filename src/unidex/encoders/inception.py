@@ -178,7 +178,7 @@ class InceptionEncoder(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """A(X, Y) = gamma (X Y^T)(W X) + X, with W held to spectral norm 1 and gamma from 0: at first it changes nothing.
+    """A(X, Y) = gamma (X Y^T)(W X) + X, with W held to spectral norm 1 and gamma initially 0: it then changes nothing.
 
     Shapes: X and Y [N, R, C], W [R, R], gamma one number.
     """
@@ -236,6 +236,6 @@ register(
         build=InceptionEncoder.build,
         load=InceptionEncoder.load,
         must_match=("dim", "max_length"),
-        can=EncoderCapabilities(has_table=True, needs_whole_batch=True),
+        can=EncoderCapabilities(has_table=True, needs_whole_batch=True, has_staged_dropout=True),
     )
 )

@@ -308,7 +308,7 @@ def _cutting(tokenizer: Any, max_length: int) -> Any:
 
 def _moved(array: NDArray[Any], device: torch.device) -> Tensor:
     tensor = torch.from_numpy(array)
-    # From pinned memory a copy is queued like any other work, and nobody waits for it.
+    # From pinned memory a copy is queued like any other work, and nothing waits for it.
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 

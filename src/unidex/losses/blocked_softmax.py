@@ -16,7 +16,17 @@ from torch import Tensor
 from unidex.config import Loss as Settings
 from unidex.losses.blocks import Block, LabelBlocks, LastPass, cut
 from unidex.losses.registry import RegisteredLoss, register
-from unidex.losses.softmax import DECOUPLED, SUPCON, Form, decoupled_softmax, finite_or_zero, mask_, pushes, supcon
+from unidex.losses.softmax import (
+    DECOUPLED,
+    SUPCON,
+    Form,
+    decoupled_softmax,
+    exponentials_,
+    finite_or_zero,
+    mask_,
+    pushes,
+    supcon,
+)
 from unidex.losses.targets import Targets, one_positive
 
 # Scores are held in bits, divided by log 2, because powers of 2 take half the time of powers of e, as measured on x86.
@@ -124,7 +134,7 @@ class _ByText:
         self._highest_B = finite_or_zero(highest_B if small else ranks.max_(highest_B.clone()))
         fades_B = torch.exp2(highest_B - self._highest_B)
         sums_B = ranks.sum_(sums_B.mul_(fades_B))
-        shares_M = weight * _shares(targets, totals_B, (totals_B > 0).sum())
+        shares_M = weight * targets.shares_of(totals_B, (totals_B > 0).sum())
         values_M, self._pulls_M = form.terms(shares_M, _gaps(positives_M, targets.rows, self._highest_B, sums_B))
         self._pushes_B = ranks.sum_(pushes(self._pulls_M, targets.rows, sums_B))
         self._last_pushes_B = self._pushes_B * fades_B
@@ -150,7 +160,7 @@ class _ByText:
             scores_Bl.exp2_()
             mask_(scores_Bl, block.targets, self._form, 0.0)
         else:
-            _powers_(scores_Bl, highest_B[:, None], block.targets, self._form)
+            exponentials_(scores_Bl, highest_B[:, None], block.targets, self._form, in_bits=True)
 
     def _push_and_pull_(self, powers_Bl: Tensor, pushes_B: Tensor, block: Block) -> None:
         powers_Bl.mul_(pushes_B[:, None])
@@ -178,7 +188,7 @@ class _ByLabel:
         totals_A = of_anchors.transposed().totals(labels.dtype)
         # A label none of whose positives was drawn does not count.
         num_anchors = ranks.sum_((totals_A > 0).sum().to(labels.dtype))
-        self._shares_M = weight * _shares(of_anchors.transposed(), totals_A, num_anchors)
+        self._shares_M = weight * of_anchors.transposed().shares_of(totals_A, num_anchors)
         self._starts = [block.labels.start for block in labels.blocks]
         self._blocks = cut(of_anchors, torch.searchsorted(self._anchors_A, labels.starts))
         self.value = totals_A.new_zeros(())
@@ -193,7 +203,7 @@ class _ByLabel:
         positives_m = grad_Ba[rows, columns]
         mask_(grad_Ba, block.targets, self._form, -torch.inf)
         highest_a = finite_or_zero(grad_Ba.amax(0))
-        _powers_(grad_Ba, highest_a, block.targets, self._form)
+        exponentials_(grad_Ba, highest_a, block.targets, self._form, in_bits=True)
         sums_a = grad_Ba.sum(0)
         gaps_m = _gaps(positives_m, columns, highest_a, sums_a)
         values_m, pulls_m = self._form.terms(self._shares_M[block.positives], gaps_m)
@@ -201,20 +211,6 @@ class _ByLabel:
         grad_Ba[rows, columns] -= pulls_m
         self.value = self.value + values_m.sum()
         return anchors_a, grad_Ba
-
-
-def _shares(targets: Targets, totals: Tensor, num_anchors: Tensor) -> Tensor:
-    """What each positive weighs in the mean over anchors, M: `Targets.shares` where totals are of all processes."""
-    totals_M = totals[targets.rows]
-    return targets.weights.to(totals.dtype) / torch.where(totals_M > 0, totals_M, 1) / num_anchors.clamp_min(1)
-
-
-def _powers_(scores: Tensor, highest: Tensor, targets: Targets, form: Form) -> None:
-    """2^(scores - highest) in place, 0 at masked pairs; ``highest`` broadcasts and must be finite."""
-    # As in `exponentials_`: a result that is not a normal number costs many times as much and means nothing next to 1.
-    lowest = math.log2(torch.finfo(scores.dtype).tiny) + 0.1
-    scores.sub_(highest).clamp_min_(lowest).exp2_()
-    mask_(scores, targets, form, 0.0)
 
 
 def _gaps(positives_M: Tensor, anchors_M: Tensor, highest: Tensor, sums: Tensor) -> Tensor:

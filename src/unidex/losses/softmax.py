@@ -150,12 +150,13 @@ def mask_(scores_BP: Tensor, targets: Targets, form: Form, value: float) -> None
         scores_BP[targets.ignored_rows, targets.ignored_columns] = value
 
 
-def exponentials_(scores_BP: Tensor, highest: Tensor, targets: Targets, form: Form) -> None:
-    """exp(scores - highest) in place, 0 at masked pairs; ``highest`` broadcasts and must be finite."""
+def exponentials_(scores_BP: Tensor, highest: Tensor, targets: Targets, form: Form, *, in_bits: bool = False) -> None:
+    """exp(scores - highest), or 2^(...), in place, 0 at masked pairs; ``highest`` broadcasts and must be finite."""
     # The exponential of float32 costs twenty times as much where its result is not a normal number, as measured on
     # x86 with MKL. What is below the smallest normal number next to 1 is nothing, whichever small number it is.
-    lowest = math.log(torch.finfo(scores_BP.dtype).tiny) + 0.1
-    scores_BP.sub_(highest).clamp_min_(lowest).exp_()
+    lowest = (math.log2 if in_bits else math.log)(torch.finfo(scores_BP.dtype).tiny) + 0.1
+    scores_BP.sub_(highest).clamp_min_(lowest)
+    (torch.exp2_ if in_bits else torch.exp_)(scores_BP)
     mask_(scores_BP, targets, form, 0.0)
 
 

@@ -133,10 +133,13 @@ class Targets:
         tensor([0.4000, 0.1000, 0.5000], dtype=torch.float64)
         """
         totals_B = self.totals(dtype)
-        has_positive_B = totals_B > 0
-        num_texts = has_positive_B.sum().clamp_min(1)
+        return self.shares_of(totals_B, (totals_B > 0).sum())
+
+    def shares_of(self, totals_B: Tensor, num_texts: Tensor) -> Tensor:
+        """The same from sums over the targets of all processes, and the number of texts with a positive."""
         # A text whose targets are all 0 is one without a positive: 0 / 1.
-        return self.weights.to(dtype) / torch.where(has_positive_B, totals_B, 1)[self.rows] / num_texts
+        totals_M = torch.where(totals_B > 0, totals_B, 1)[self.rows]
+        return self.weights.to(totals_B.dtype) / totals_M / num_texts.clamp_min(1)
 
 
 def one_positive(targets: Targets, generator: torch.Generator) -> Targets:

@@ -52,12 +52,9 @@ def at_precision(
     >>> found.probability, round(found.precision, 2), found.recall
     (0.2, 0.67, 0.5)
     """
-    good = [threshold for threshold in _candidates(probabilities_P, hits_P, num_positives) if threshold.f1 > 0]
-    return min(
-        (threshold for threshold in good if threshold.precision >= precision),
-        key=lambda threshold: threshold.probability,
-        default=None,
-    )
+    candidates = _candidates(probabilities_P, hits_P, num_positives)
+    good = [threshold for threshold in candidates if threshold.f1 > 0 and threshold.precision >= precision]
+    return good[-1] if good else None
 
 
 def at_probability(

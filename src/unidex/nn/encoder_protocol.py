@@ -18,16 +18,6 @@ from unidex.config import Config
 from unidex.nn.row_table import RowTable, Touched
 
 
-class Prepared(Protocol):
-    """Texts in the form that an encoder reads: sparse rows, token ids. An array or a slice takes some of them."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of texts first."""
-
-    def __getitem__(self, rows: Any) -> Any: ...
-
-
 class Encoder(Protocol):
     """Texts -> vectors. Texts and label texts share it. An encoder is also a torch module.
 
@@ -40,7 +30,7 @@ class Encoder(Protocol):
     cache: Path | None
 
     def prepare(self, texts: Any) -> Any:
-        """N texts as something `Prepared`, made once."""
+        """N texts in the form that the encoder reads, made once: ``shape[0]`` is N; an array or a slice takes some."""
 
     def stack(self, parts: list[Any]) -> Any:
         """Prepared texts one after the other."""
@@ -86,9 +76,8 @@ class HasTwin(Protocol):
         """Multiply the weight of a feature that n of these texts have by n / (n + smoothing)."""
 
 
-@runtime_checkable
 class HasStagedDropout(Protocol):
-    """An encoder whose dropout may differ between the stages of a recipe."""
+    """An encoder whose dropout may differ between the stages of a recipe (capability ``has_staged_dropout``)."""
 
     def set_dropout(self, dropout: float, layer_dropout: float) -> None:
         """Use these shares from now on."""

@@ -1,7 +1,7 @@
 """Heads: from an encoder's vector to the vectors that are scored.
 
-The dual head makes unit vectors of texts and of label texts; the classifier head makes vectors of texts that meet one
-free vector per label.
+The dual head makes unit vectors of texts and of label texts; the classifier head makes vectors of texts, which are
+scored with one free vector per label.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class ClassifierHead(_Head):
         return nn.functional.pad(dropped, (0, 1), value=1.0) if self.bias else dropped
 
     def as_searched(self, vectors: Tensor) -> Tensor:
-        """Vectors of texts or of classifiers as they meet in a search."""
+        """Vectors of texts or of classifiers as a search scores them."""
         return self.unit(vectors) if self.searched == "unit" else vectors
 
     def unit(self, vectors: Tensor) -> Tensor:
-        """Vectors of length 1; a bias, or the 1 that meets it, stays as it is."""
+        """Vectors of length 1; a bias, or the 1 in its place, stays as it is."""
         return self.beside_bias(lambda part: nn.functional.normalize(part, dim=1), vectors)
 
     def beside_bias(self, change: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ class Vectors:
 
     dual: Tensor | None
     classifier: Tensor | None
-    # Of texts, what meets the clusters of a label tree, level by level side by side; None without a tree.
+    # Vectors of texts for the clusters of a label tree, the levels side by side; None without a tree.
     levels: Tensor | None = None
 
     def gathered(self, processes: Processes) -> Vectors:
@@ -42,10 +42,10 @@ class Network(nn.Module):
     """Encoder, heads, classifiers and temperatures.
 
     Attributes:
-        encoder: of the dual encoder, and of the classifier unless that has its own.
-        classifier_encoder: the classifier's own, which reads what ``encoder`` has prepared; None where both share one.
-        tree: the clusters of labels that a search goes by; None where it does not.
-        parts: what makes classifiers of the vectors of words too, while they are trained; None for plain classifiers.
+        encoder: the encoder of both heads, unless the classifier has its own.
+        classifier_encoder: the classifier's own, on texts that ``encoder`` has prepared; None where both share one.
+        tree: the heads of a label tree, by which labels are searched; None without a tree.
+        parts: makes classifiers of word vectors too, while they are trained; None for plain classifiers.
     """
 
     # Encoders that are Modules: attributes of modules have no types of their own.
@@ -81,12 +81,12 @@ class Network(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the network lives."""
+        """The device of the network."""
         return self.log_scales.device
 
     @property
     def words(self) -> RowTable:
-        """The word vectors that parts of classifiers are made of: those that the classifier's texts are read by."""
+        """The word vectors of the classifier's encoder; parts of classifiers are made of them."""
         if self.fixed_words is not None:
             return self.fixed_words
         encoder = self.encoder if self.classifier_encoder is None else self.classifier_encoder
@@ -122,7 +122,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def all_classifiers(self) -> Tensor:
-        """Classifiers of all labels as they are now; those that are made of parts are made block by block."""
+        """The current classifiers of all labels; classifiers of parts are made block by block."""
         assert self.classifiers is not None
         weight = self.classifiers.weight
         return weight if self.parts is None else self._make_classifiers(torch.empty_like(weight))
@@ -136,7 +136,7 @@ class Network(nn.Module):
         return into_LD
 
     def fold(self) -> None:
-        """Let classifiers that are made of parts be plain ones from now on: what is behind training knows no parts."""
+        """Turn classifiers of parts into plain ones: only training knows parts."""
         if self.parts is not None and self.classifiers is not None:
             self.eval()
             # In place: a table in a file may be larger than memory.
@@ -162,7 +162,7 @@ class Network(nn.Module):
     def with_levels(
         self, prepared: Any, touched: list[Touched] | None = None, rng: np.random.Generator | None = None
     ) -> tuple[Tensor, list[Tensor]]:
-        """Encoder vectors of prepared texts, and what meets the clusters of each level of the tree."""
+        """Encoder vectors of prepared texts, and their vectors for the clusters of each level of the tree."""
         assert self.tree is not None
         if self.tree.layers:
             encoded, read = self.encoder.at_layers(prepared, self.tree.layers)

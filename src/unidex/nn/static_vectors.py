@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,8 +19,6 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.errors import ConfigError, ModelError, listed, quoted
-from unidex.features.extractor import FeatureExtractor
-from unidex.nn.row_table import RowTable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -43,15 +41,8 @@ class TokenVectors:
     vectors: Vectors
 
 
-class HasTable(Protocol):
-    """An encoder with one vector per feature."""
-
-    features: FeatureExtractor
-    table: RowTable
-
-
-def initialise_from(encoder: HasTable, source: str) -> None:
-    """Initialise the feature vectors with static token vectors.
+def initialise_from(encoder: Any, source: str) -> None:
+    """Initialise the vectors of an encoder's features, ``encoder.table``, with static token vectors.
 
     A word's vector is the mean of its tokens', a bigram's the mean of its two words'. The mean of all tokens of the
     source is subtracted, since it distinguishes no texts. (Not the mean of all features: the mean of a few features is

@@ -1,6 +1,6 @@
-"""The heads of a label tree: what each level reads of a text, and one vector per cluster.
+"""The heads of a label tree: per level, a vector of a text and one vector per cluster.
 
-Shapes: B texts, C clusters of a level, D numbers that a level reads.
+Shapes: B texts, C clusters of a level, D dimensions of a level.
 """
 
 from __future__ import annotations
@@ -17,20 +17,15 @@ from unidex.nn.spectral import SpectralLinear
 
 
 class TreeHeads(nn.Module):
-    """For each level a meta-classifier: perhaps x + gelu(W x + b) with W of spectral norm 1; dropout; cluster vectors.
+    """Per level a meta-classifier: dropout and cluster vectors; with tree.residual, x + gelu(W x + b) comes first.
 
-    With a bias a 1 stands behind what a level reads, and the last number of a cluster's vector is its bias.
-
-    Args:
-        shape: which labels and clusters are in which.
-        settings: the section [tree] of a recipe.
-        dim: dimension of the encoder's vectors.
-        bias: whether clusters have one.
+    W has spectral norm 1. With a bias, a 1 follows the vector of a text, and the last number of a cluster's vector is
+    its bias.
 
     Attributes:
-        layers: for each level the layers of the encoder it reads; empty where every level reads the encoder's vector.
-        tables: for each level one vector per cluster, C x D, or one number more with a bias; 0 at first.
-        learns: whether anything of it does.
+        layers: per level, the layers of the encoder that it reads; empty where every level reads the encoder's vector.
+        tables: per level, one vector per cluster, C x D, or one number more with a bias; initially 0.
+        learns: whether the heads learn, or only make shortlists.
 
     References: InceptionXML (arXiv 2109.07319), section 4; CascadeXML (arXiv 2211.00640).
     """
@@ -45,7 +40,7 @@ class TreeHeads(nn.Module):
         self.dropout = nn.ModuleList(nn.Dropout(at_level(settings.dropout, level)) for level in shape.levels)
         pairs = zip(shape.num_clusters, dims, strict=True)
         self.tables = [RowTable(torch.zeros(count, size + bias)) for count, size in pairs]
-        # What does not learn is not moved by anything, the estimate of a spectral norm included.
+        # Heads that do not learn stay as they are, the estimate of a spectral norm included.
         self.requires_grad_(self.learns)
 
     def train(self, mode: bool = True) -> Self:
@@ -53,7 +48,7 @@ class TreeHeads(nn.Module):
         return super().train(mode and self.learns)
 
     def forward(self, read: list[Tensor]) -> list[Tensor]:
-        """What each level reads -> what meets its clusters."""
+        """From the encoder's vectors for each level to the vectors that its clusters are scored with."""
         found = []
         for number, vectors in enumerate(read):
             if len(self.residual):

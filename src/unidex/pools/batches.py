@@ -49,7 +49,7 @@ def clustered_batches(vectors_ND: Tensor, size: int, rng: np.random.Generator) -
 
 
 def cluster_size(epoch: int, growth: Sequence[int], size: int) -> int:
-    """How many texts a cluster has at an epoch: one at first, twice as many from each epoch of ``growth`` on.
+    """How many texts a cluster has at an epoch: one initially, twice as many from each epoch of ``growth`` on.
 
     At most ``size``, the texts of a batch. Epochs are counted from 0.
 

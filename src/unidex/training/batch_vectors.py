@@ -190,9 +190,9 @@ def _mixed(texts: Parts, labels: Parts, mixture: Mixture, first: int, processes:
         else:
             # Labels of other processes are rows of 0 here; the sum has all.
             places_B = places_B - first
-            is_mine_B = (places_B >= 0) & (places_B < len(labels[number]))
+            is_own_B = (places_B >= 0) & (places_B < len(labels[number]))
             padded_PD = torch.nn.functional.pad(labels[number], (0, 0, 0, 1))
-            own_BD = padded_PD[torch.where(is_mine_B, places_B, len(padded_PD) - 1)]
+            own_BD = padded_PD[torch.where(is_own_B, places_B, len(padded_PD) - 1)]
             partners_BD = _exchanged(own_BD, sum_, sum_, processes)
         found.append(mixture.mix(everywhere_BD, partners_BD)[own])
     return tuple(found)

@@ -103,12 +103,12 @@ class Beam:
         num_labels = self.tree.shape.num_labels
         ids_U, places_BK = _distinct(ids_BK, num_labels, self.processes)
         shard = self.processes.shard(num_labels)
-        mine = slice(*torch.searchsorted(ids_U, torch.tensor([shard.start, shard.stop]).to(ids_U)).tolist())
-        own_UD = self.towers.gather_classifiers(ids_U[mine] - shard.start, touched)
+        held = slice(*torch.searchsorted(ids_U, torch.tensor([shard.start, shard.stop]).to(ids_U)).tolist())
+        own_UD = self.towers.gather_classifiers(ids_U[held] - shard.start, touched)
         rows_UD = self.processes.gather(own_UD.detach()).requires_grad_()
         value = self._backward(candidate_scores(texts_BD, rows_UD, places_BK), asked, self._label_loss, seed)
         gradient_UD = torch.zeros_like(rows_UD) if rows_UD.grad is None else rows_UD.grad
-        own_UD.backward(self.processes.sum_(gradient_UD)[mine])  # type: ignore[no-untyped-call]
+        own_UD.backward(self.processes.sum_(gradient_UD)[held])  # type: ignore[no-untyped-call]
         return value
 
     def _backward(self, scores_BK: Tensor, asked: Targets, loss: HeadLoss, seed: int, weight: float = 1.0) -> Tensor:

@@ -41,7 +41,7 @@ class Shards:
         return self.processes.size > 1 and not set(self.tables).isdisjoint(name.split("."))
 
     def as_whole(self, local: Tensor) -> Any:
-        """My rows as a part of the whole, in the form torch.distributed.checkpoint saves and reads."""
+        """The rows of this process as a part of the whole, in the form torch.distributed.checkpoint saves and reads."""
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.tensor import DTensor, Shard
 

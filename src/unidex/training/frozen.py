@@ -80,14 +80,14 @@ def _encoded(network: Network, prepared: Any, processes: Processes, *, whole: bo
 
     Of several processes, each makes a part and all get the whole. Without ``whole``, the encoder's alone.
     """
-    mine = prepared[processes.part(prepared.shape[0])] if processes.size > 1 else prepared
+    own_texts = prepared[processes.part(prepared.shape[0])] if processes.size > 1 else prepared
     if whole and network.tree is not None and network.tree.layers:
         layers = network.tree.layers
-        blocks = [mine[start : start + BLOCK] for start in range(0, max(1, mine.shape[0]), BLOCK)]
+        blocks = [own_texts[start : start + BLOCK] for start in range(0, max(1, own_texts.shape[0]), BLOCK)]
         read = [network.encoder.at_layers(block, layers) for block in blocks]
         vectors = torch.cat([torch.cat([encoded, *levels], dim=1) for encoded, levels in read])
     else:
         own = network.classifier_encoder
         encoders = [network.encoder] if own is None or not whole else [network.encoder, own]
-        vectors = torch.cat([network.encoded_by(encoder, mine) for encoder in encoders], dim=1)
+        vectors = torch.cat([network.encoded_by(encoder, own_texts) for encoder in encoders], dim=1)
     return processes.gather(vectors) if processes.size > 1 else vectors

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.augment.walks import walk_targets_by
+from unidex.augment.walks import walk_targets
 from unidex.config import Augment, Config
 from unidex.distributed import ALONE, Processes
 from unidex.nn.classifier_parts import FREE, GRAPH, TEXT, ClassifierParts, normalised_graph
@@ -72,4 +72,4 @@ def make_parts(
 
 def label_graph(positives: sparse.csr_array, settings: Augment, seed: int) -> sparse.csr_array:
     """Which labels come together, by random walks, as a graph whose rows and columns are evened out; L x L."""
-    return normalised_graph(walk_targets_by(settings, positives, np.random.default_rng([seed, _GRAPH])))
+    return normalised_graph(walk_targets(settings, positives, np.random.default_rng([seed, _GRAPH])))

@@ -21,7 +21,7 @@ from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
 from unidex.training.parts_setup import has_parts, make_parts
 from unidex.training.training_set import TrainingSet, with_label_points
-from unidex.training.transfer import encoder_weights, inherit, restore_encoder, set_dropout, surrogate_set
+from unidex.training.transfer import inherit, surrogate_set
 from unidex.training.tree_setup import cluster_positives, grow_tree, learns_labels
 
 
@@ -68,11 +68,14 @@ class StageNetworks:
 
     def encoder_state(self) -> dict[str, torch.Tensor]:
         """A copy of the encoder's weights."""
-        return encoder_weights(self._encoder)
+        found = {name: tensor.clone() for name, tensor in self._encoder.state_dict().items()}
+        return found | ({"table": self._encoder.table.weight.clone()} if hasattr(self._encoder, "table") else {})
 
     def restore_encoder(self, state: dict[str, torch.Tensor]) -> None:
         """Take weights that `encoder_state` has copied."""
-        restore_encoder(self._encoder, state)
+        self._encoder.load_state_dict({name: tensor for name, tensor in state.items() if name != "table"})
+        if "table" in state:
+            self._encoder.table.weight = state["table"].clone()
 
     def training_set(self, config: Config, rows: NDArray[np.int64] | None) -> TrainingSet:
         """These train texts, or all, with the label texts that the recipe adds."""
@@ -93,8 +96,9 @@ class StageNetworks:
         """A network before training, or, in a later stage, as the previous stage left it."""
         torch.manual_seed(self.seed)
         if self._initial is not None:
-            restore_encoder(self._encoder, self._initial)
-        set_dropout(self._encoder, config, self.config)
+            self.restore_encoder(self._initial)
+        if encoders.get(config.encoder.kind).can.has_staged_dropout:
+            self._encoder.set_dropout(config.encoder.dropout, config.encoder.layer_dropout)
         shard = self.processes.shard(data.labels.shape[0])
         if config.has_tree and self._tree is None:
             # One tree for all stages and trials.

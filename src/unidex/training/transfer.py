@@ -10,8 +10,6 @@ import torch
 from scipy import sparse
 
 from unidex.config import Config
-from unidex.errors import ConfigError
-from unidex.nn.encoder_protocol import HasStagedDropout
 from unidex.nn.label_tree import balanced_clusters, label_centroids
 from unidex.nn.network import Network
 from unidex.training.training_set import TrainingSet
@@ -20,18 +18,6 @@ from unidex.training.tree_setup import membership, smoothing_graph, targets_of_c
 logger = logging.getLogger(__name__)
 
 _CLUSTERS = 3  # part of a seed: batching has 0 to 2
-
-
-def set_dropout(encoder: Any, config: Config, built: Config) -> None:
-    """Give an encoder the dropout of a stage; ``built`` is the recipe that it was built by."""
-    wanted = config.encoder.dropout, config.encoder.layer_dropout
-    if isinstance(encoder, HasStagedDropout):
-        encoder.set_dropout(*wanted)
-    elif wanted != (built.encoder.dropout, built.encoder.layer_dropout):
-        raise ConfigError(
-            "encoder.dropout and encoder.layer_dropout must be the same in all stages for encoder.kind = "
-            f"{config.encoder.kind!r}, but differ; set them outside of [[stages]]"
-        )
 
 
 def inherit(network: Network, before: Network, *, same_labels: bool) -> bool:
@@ -98,16 +84,3 @@ def summarise_stages(stages: dict[str, dict[str, Any]]) -> dict[str, Any]:
     last = list(stages.values())[-1]
     sums = {key: sum(result[key] for result in stages.values()) for key in ("epochs", "steps", "seconds")}
     return last | sums | {"seconds": round(sums["seconds"], 1), "stages": stages}
-
-
-def encoder_weights(encoder: Any) -> dict[str, torch.Tensor]:
-    """A copy of an encoder's weights."""
-    found = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
-    return found | ({"table": encoder.table.weight.clone()} if hasattr(encoder, "table") else {})
-
-
-def restore_encoder(encoder: Any, weights: dict[str, torch.Tensor]) -> None:
-    """Take weights that ``encoder_weights`` has copied."""
-    encoder.load_state_dict({name: tensor for name, tensor in weights.items() if name != "table"})
-    if "table" in weights:
-        encoder.table.weight = weights["table"].clone()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.augment.walks import walk_targets
-from unidex.config import Config
+from unidex.config import Augment, Config
 from unidex.config.tree import Tree, kept_levels
 from unidex.features.tokens import TokenRows, token_weights
 from unidex.nn.label_tree import LabelTree, label_centroids, nested_clusters
@@ -18,8 +18,8 @@ from unidex.nn.label_tree import LabelTree, label_centroids, nested_clusters
 logger = logging.getLogger(__name__)
 
 # Astec's walks between labels, which smooth their centroids; none where a label has too many texts.
-_WALK_LENGTH, _WALK_RESTART, _WALK_MAX_LABELS = 50, 0.2, 10
 _MAX_TEXTS_PER_LABEL = 5000
+_WALKS = Augment(walk_length=50, walk_restart=0.2, walk_max_labels=10, walk_verbose=_MAX_TEXTS_PER_LABEL)
 _TREE = 4  # part of a seed: batching has 0 to 2, clusters of a surrogate 3
 
 
@@ -27,14 +27,7 @@ def smoothing_graph(positives: sparse.csr_array, rng: np.random.Generator) -> sp
     """Which labels go together by walks between them, rows that add up to 1; None where a label has too many texts."""
     if np.bincount(positives.indices, minlength=positives.shape[1]).max(initial=0) > _MAX_TEXTS_PER_LABEL:
         return None
-    graph = walk_targets(
-        positives,
-        rng,
-        length=_WALK_LENGTH,
-        restart=_WALK_RESTART,
-        max_targets=_WALK_MAX_LABELS,
-        verbose=_MAX_TEXTS_PER_LABEL,
-    )
+    graph = walk_targets(_WALKS, positives, rng)
     return sparse.csr_array(graph / graph.sum(axis=1)[:, None])
 
 

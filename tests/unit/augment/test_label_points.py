@@ -160,7 +160,8 @@ GRAPH = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 0], [1, 0,
 
 def walk(positives, *, seed=0, length=400, restart=0.8, max_targets=10, verbose=500):
     rng = np.random.default_rng(seed)
-    return walk_targets(positives, rng, length=length, restart=restart, max_targets=max_targets, verbose=verbose)
+    settings = Augment(walk_length=length, walk_restart=restart, walk_max_labels=max_targets, walk_verbose=verbose)
+    return walk_targets(settings, positives, rng)
 
 
 def hop_chances(dense):

@@ -33,6 +33,11 @@ EXAMPLES = [
     ({"train": {"surrogate": 4}, "heads": {"dual": False}}, {}, "train.surrogate = 4"),
     ({"train": {"surrogate": 4}}, {"is_last": False}, "heads.dual = true"),
     ({"train": {"decay_epochs": 2}}, {"num_stages": 2}, "train.decay_epochs = 2"),
+    (
+        {"heads": {"dim": 3}},
+        {"num_stages": 2, "is_last": False, "stage": "first", "last": Config()},
+        "heads.dim = 3 in the stage 'first' but not in the last",
+    ),
     ({"predict": {"combine": "decision-tree"}}, {}, "train.validation = 0"),
     (
         {"train": {"freeze_encoder": True}, "heads": {"classifier": False, "projection": False}},
@@ -48,7 +53,7 @@ EXAMPLES = [
 
 
 def test_there_are_few_rules_and_each_has_an_example():
-    assert len(RULES) == len(EXAMPLES) <= 16
+    assert len(RULES) == len(EXAMPLES) <= 17
 
 
 @pytest.mark.parametrize(("rule", "example"), list(zip(RULES, EXAMPLES, strict=True)), ids=range(len(RULES)))
@@ -80,6 +85,14 @@ def test_rules_name_settings_that_exist():
 
 def test_rules_about_an_encoder_wait_until_it_is_known():
     check(Facts(parse({"train": {"chunk": 4}, "heads": {"shared_encoder": False}}, where="test")))
+
+
+def test_dropout_differs_between_stages_where_the_encoder_can_change_it():
+    stages = {"first": parse({"encoder": {"dropout": 0.5}}, where="test"), "second": Config()}
+    check_rules(stages)
+    check_rules(stages, encoder=EncoderCapabilities(has_staged_dropout=True))
+    with pytest.raises(ConfigError, match=r"encoder\.dropout = 0\.5 in the stage 'first' but not in the last"):
+        check_rules(stages, encoder=EncoderCapabilities())
 
 
 def test_a_refused_recipe_is_refused_when_it_is_read():

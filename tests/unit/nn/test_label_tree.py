@@ -545,7 +545,7 @@ def test_clusters_first_then_labels_on_frozen_shortlists(tmp_path):
     assert not torch.equal(model.network.classifiers.weight, still.network.classifiers.weight)
     phases = [json.loads(line)["phase"] for line in model.log.splitlines()]
     assert phases == ["training-clusters"] * 6 + ["training-labels"] * 8
-    with pytest.raises(ConfigError, match=r"tree\.levels must be the same in all stages"):
+    with pytest.raises(ConfigError, match=r"same in all stages, but this run has tree\.levels"):
         load(tmp_path / "two.toml", ["stages.clusters.tree.levels=[2]"])
 
 

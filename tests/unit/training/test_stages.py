@@ -93,8 +93,8 @@ def test_a_printed_recipe_with_stages_reads_back(recipe, tmp_path):
     [
         (["stages.third.train.epochs=1"], "there is no 'third'; it has first, second"),
         (["stages.first.train.epochz=1"], "stage first: there is no setting train.epochz"),
-        (["stages.first.heads.dim=3"], "heads.dim must be the same in all stages"),
-        (["stages.first.encoder.dim=3"], "encoder.dim must be the same in all stages"),
+        (["stages.first.heads.dim=3"], "same in all stages, but this run has heads.dim = 3 in the stage 'first'"),
+        (["stages.first.encoder.dim=3"], "same in all stages, but this run has encoder.dim = 3 in the stage 'first'"),
         (["stages.first.predict.fusion=0.1"], "but this one has 'predict'"),
         (["stages.first=1"], "must be stages.NAME.section.key=value"),
     ],
