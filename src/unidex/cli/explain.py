@@ -47,12 +47,13 @@ def explain(
 
     Example: unidex explain hpo-model "Marfan syndrome" -k 2
     """
-    from unidex.verbs.explain import explain_text
+    from unidex.model.explanation import explain
     from unidex.verbs.models import load_model
 
     if text == "-":
         text = sys.stdin.read().rstrip("\r\n")
-    rows = explain_text(load_model(model), text, k=k, labels=label or None, mode=mode, num_texts=texts)  # type: ignore[arg-type]
+    found = explain(load_model(model), text, k=k, labels=label or None, mode=mode, num_texts=texts)  # type: ignore[arg-type]
+    rows = [reason.as_dict() for reason in found]
     if as_json:
         print_json({"text": text, "labels": rows})
         return
