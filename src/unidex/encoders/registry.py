@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from unidex.config import Config
 from unidex.config.capabilities import EncoderCapabilities
 from unidex.config.names import ENCODERS
-from unidex.config.saved import read_saved
+from unidex.config.recipes import read_saved
 from unidex.errors import ConfigError, ModelError
 
 

@@ -20,7 +20,8 @@ from safetensors.torch import load_file, save_file
 
 from unidex import index as indexes
 from unidex.config import Config
-from unidex.config.saved import OLD_NAMES, read_saved
+from unidex.config.recipes import read_saved
+from unidex.config.renamed import OLD_NAMES
 from unidex.encoders.registry import load_encoder
 from unidex.errors import ModelError
 from unidex.model.label_set import LabelSet
