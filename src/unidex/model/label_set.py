@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.data.dataset import Dataset
-from unidex.errors import DataError, quoted
+from unidex.errors import DataError, listed, quoted
 from unidex.metrics.bins import CLASSES, frequency_classes
 from unidex.model.journal import unknown_label
 
@@ -106,13 +106,11 @@ class LabelSet:
 
     def ids_of(self, names: Sequence[str | int], what: str) -> list[int]:
         """Ids of labels by uid (a string) or id (a number); the error says what the names are."""
-        ids = []
-        for name in names:
-            label = self._ids.get(name, -1) if isinstance(name, str) else int(name)
-            if not self.has_id(label):
-                kind = "uid" if isinstance(name, str) else "id"
-                raise DataError(f"{what} must name labels of the model, but it has no label with {kind} {quoted(name)}")
-            ids.append(label)
+        ids = [self._ids.get(name, -1) if isinstance(name, str) else int(name) for name in names]
+        unknown = [name for name, label in zip(names, ids, strict=True) if not self.has_id(label)]
+        if unknown:
+            shown = listed(f"{'uid' if isinstance(name, str) else 'id'} {quoted(name)}" for name in unknown)
+            raise DataError(f"{what} must name labels of the model, but it has no label with {shown}")
         return ids
 
     def has_id(self, label: int) -> bool:
