@@ -18,8 +18,7 @@ from unidex.distributed import Processes
 from unidex.errors import UnidexError
 from unidex.nn.network import Network, Vectors
 from unidex.pools.batches import cluster_size, clustered_batches, joined_clusters, num_clusters, random_batches
-from unidex.pools.negatives import mine_negatives
-from unidex.pools.pool import Batch, label_batch, make_batch, whole_batch
+from unidex.pools.pool import Batch, label_batch, make_batch, mine_negatives, whole_batch
 
 logger = logging.getLogger(__name__)
 
