@@ -51,7 +51,6 @@ class BlockedSoftmax(LastPass):
     def __init__(
         self, labels: LabelBlocks, *, form: softmax.Form = softmax.DECOUPLED, text_to_label: float = 1.0
     ) -> None:
-        """The first pass; ``form`` is DECOUPLED or SUPCON of `unidex.losses.softmax`."""
         if not 0 <= text_to_label <= 1:
             raise ValueError(f"text_to_label must be between 0 and 1, but is {text_to_label}")
         self._labels = labels

@@ -31,8 +31,6 @@ def join_by_gates(parts_KUD: Tensor, gates_KD: Tensor) -> Tensor:
 
     Formula: w_l = sum over k of sigmoid(a_k) * c_kl, number by number
 
-    Shapes: parts [K, U, D], gates [K, D], result [U, D].
-
     References: DECAF (Mittal et al., WSDM 2021, arXiv 2108.00368), with the free vector and the text as parts.
 
     >>> join_by_gates(torch.tensor([[[4.0, 4.0]], [[0.0, 2.0]]]), torch.zeros(2, 2)).tolist()
@@ -45,8 +43,6 @@ def join_by_attention(parts_KUD: Tensor, logits_UK: Tensor) -> Tensor:
     """Parts of classifiers as one vector per label, their mean weighted by a softmax of the label's own.
 
     Formula: w_l = sum over k of softmax(logits_l)_k c_kl
-
-    Shapes: parts [K, U, D], logits [U, K], result [U, D].
 
     References: ECLARE (Mittal et al., WWW 2021, arXiv 2108.00261).
 
