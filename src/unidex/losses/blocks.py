@@ -137,9 +137,7 @@ class LabelBlocks:
 class LastPass(ABC):
     """A blocked loss that has seen all labels and gives its gradient block by block.
 
-    Attributes:
-        unit: the scores that `gradient_` gets are divided by this.
-        is_reversed: whether the last block comes first.
+    Scores that `gradient_` gets are divided by ``unit``; with ``is_reversed`` the last block comes first.
     """
 
     unit: float = 1.0

@@ -35,13 +35,8 @@ def symmetric(
     In the label-to-text direction the anchors are the labels with a positive text in the batch and their pool are the
     texts of the batch. A text without a positive is no anchor, yet it stays in the labels' pool.
 
-    Args:
-        scores_BP: consumed, as by every loss.
-        targets: the positive and ignored pairs; a soft target is divided by the sum over its text in the one
-            direction and over its label in the other.
-        loss: what is taken in both directions.
-        text_to_label: weight of the text-to-label direction, 0 to 1.
-        log_q_P: the correction of `correct_log_q`, in the text-to-label direction.
+    A soft target is divided by the sum over its text in the one direction and over its label in the other. ``log_q_P``
+    is the correction of `correct_log_q`, in the text-to-label direction.
 
     References: UniDEC (arXiv 2405.03714), L_D and L_C with lambda 0.5.
 

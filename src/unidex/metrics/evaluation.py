@@ -109,10 +109,8 @@ class Evaluation:
     def add(self, topk: TopK, truth: sparse.csr_array, filter_pairs: sparse.csr_array | None = None) -> None:
         """Count a batch of texts.
 
-        Args:
-            topk: predictions, more places than k where filter pairs are to be taken out.
-            truth: positives of the same texts, N x L; any stored value > 0 is one.
-            filter_pairs: pairs to take out of the predictions (never out of the truth), N x L.
+        Predictions need more places than k where filter pairs are taken out of them (never out of the truth). Any
+        stored value > 0 of the N x L truth is a positive.
 
         Raises:
             DataError: a label id is not one of the labels or comes twice for one text, or a score is NaN. Nothing of

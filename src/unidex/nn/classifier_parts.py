@@ -138,14 +138,9 @@ class ClassifierParts(nn.Module):
 
     A part alone is taken as it is. Rows of words are no state: they are made anew from the data.
 
-    Args:
-        rows: by the parts "text" and "graph" that there are, how much each word counts for each label, L x W.
-        free: whether the free vector is a part.
-        dim_words: V.
-        dim: D, without the bias.
-        joined: how parts become one, "gates" or "attention".
-        dropout: inside the layers of the parts.
-        projection: whether words pass a linear layer even where V = D, since texts pass one too.
+    ``rows`` has, for the parts "text" and "graph" that there are, how much each word counts for each label, L x W;
+    ``free`` makes the free vector a part. V is ``dim_words``; D is ``dim``, without the bias. With ``projection`` words
+    pass a linear layer even where V = D, since texts pass one too.
     """
 
     def __init__(

@@ -53,15 +53,9 @@ class TrainingStoppedError(UnidexError):
 class Trainer:
     """One run.
 
-    Args:
-        network: what is trained, in place; it has the classifiers of this process's labels.
-        data: what it is trained on.
-        config: the recipe.
-        seed: of every random choice.
-        folder: for checkpoints and train.jsonl; None keeps nothing.
-        validate: the metrics of the network as it is now, or None for no validation.
-        processes: the processes that train together.
-        has_next_phase: whether another run continues from the end of this one.
+    The network, with the classifiers of this process's labels, is trained in place. ``folder`` is for checkpoints and
+    train.jsonl, None keeps nothing; ``validate`` gives the metrics of the network as it is now. With ``has_next_phase``
+    another run continues from the end of this one.
     """
 
     def __init__(

@@ -67,11 +67,7 @@ def with_label_points(data: TrainingSet, settings: Augment, seed: int, stack: An
 
 
 class Batching:
-    """The batches of a run. Clusters of texts and hard negatives are made anew from the network every few epochs.
-
-    Attributes:
-        num_steps: batches of the whole run.
-    """
+    """The batches of a run. Clusters of texts and hard negatives are made anew from the network every few epochs."""
 
     def __init__(self, data: TrainingSet, config: Config, seed: int, processes: Processes) -> None:
         self._data, self._config, self._seed, self._processes = data, config, seed, processes
