@@ -58,9 +58,7 @@ class TransformerEncoder(nn.Module):
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         # Weights are float32 whatever they were saved as: half precision loses small steps. autocast rounds copies.
-        self.model = model.float()
-        self.settings = settings
-        self.tokenizer = tokenizer
+        self.model, self.tokenizer, self.settings = model.float(), tokenizer, settings
         self.dim = int(model.config.hidden_size)
         self.cache: Path | None = None
         self._pad = int(tokenizer.pad_token_id or 0)

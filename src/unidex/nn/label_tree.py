@@ -34,10 +34,7 @@ def label_centroids(
 
     A graph relates labels that occur together, such as `unidex.augment.walks` finds; its rows need not sum to 1.
 
-    Args:
-        texts_NF: features or vectors of the texts, sparse or dense.
-        positives: Y; the stored pairs count, whatever their relevance.
-        graph_LL: G, or None for none.
+    Texts are features or vectors, sparse or dense. The stored pairs of Y count, whatever their relevance.
 
     References: Parabel, Astec (arXiv 2111.06685); smoothed by the graph as in ECLARE (WWW 2021).
 
