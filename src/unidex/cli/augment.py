@@ -33,7 +33,11 @@ _FLAGS: dict[str, tuple[Any, str]] = {
 @reads_data
 @with_flags(
     {
-        name: flag(name, None, meaning, type(default) | None, show_default=str(default))
+        name: flag(
+            *(name, None, meaning, type(default) | None),
+            show_default=str(default),
+            metavar="FILE" if name == "synonyms" else None,
+        )
         for name, (default, meaning) in _FLAGS.items()
     },
     "settings",
