@@ -149,10 +149,7 @@ class InceptionEncoder(nn.Module):
         return flat + beside_flat
 
     def from_embeddings(self, text: str, copies: int) -> tuple[Tensor, Tensor]:
-        """Vectors of so many copies of one text, and the vectors of its words they were made from, as a leaf.
-
-        Each copy has a gradient of its own, so one backward pass serves as many scores as there are copies.
-        """
+        """Vectors of so many copies of one text, and the vectors of its words they were made from, as a leaf."""
         ids = torch.from_numpy(self.prepare([text]).flat().astype(np.int64)).to(self.table.weight.device)
         words_NTD = self.table.weight[ids].expand(copies, -1, -1).clone().requires_grad_()
         missing = self.settings.max_length - len(ids)
