@@ -164,10 +164,7 @@ class TransformerEncoder(nn.Module):
         return self._pooled(hidden_NTD, mask_NT)
 
     def from_embeddings(self, text: str, copies: int) -> tuple[Tensor, Tensor]:
-        """Vectors of so many copies of one text, and the vectors of its tokens they were made from, as a leaf.
-
-        Each copy has a gradient of its own, so one backward pass serves as many scores as there are copies.
-        """
+        """Vectors of so many copies of one text, and the vectors of its tokens they were made from, as a leaf."""
         device = next(self.model.parameters()).device
         ids, _ = self.prepare([text]).padded(self._pad)
         with torch.no_grad():

@@ -139,12 +139,9 @@ def nested_clusters(
     Sizes of the finest clusters differ by at most one, and a cluster of a coarser level has as many of the next one's
     as any other there, or one more.
 
-    Args:
-        centroids_LF: one row per label, of length 1, dense or sparse.
-        counts: clusters of each level, the coarsest first, rising, at most L.
-        rng: for the first two centres of each cut.
-        levels: which levels of a recipe they are; the first ones where None.
-        narrow: see `cut`.
+    There is one row per label, of length 1, dense or sparse. ``counts`` are the clusters of each level, the coarsest
+    first, rising, at most L; ``levels`` are their numbers in a recipe, the first ones unless given. For ``narrow`` see
+    `cut`.
 
     References: Parabel (WWW 2018); AttentionXML (arXiv 1811.01727), whose shallow trees CascadeXML takes.
 
