@@ -1,6 +1,6 @@
 """The verbs of a model agree with one another and with the formula of the score, whatever its score is made of.
 
-A cell is a choice of heads, label prior, kNN part, fusion and label tree. Every cell is either refused by a rule of
+A cell is a choice of heads, label prior, kNN part, ranker and label tree. Every cell is either refused by a rule of
 `unidex.config.rules`, or all verbs work on it, except those in the table `unidex.model.refusals`.
 """
 
@@ -15,6 +15,8 @@ import torch
 from scipy import sparse
 from starlette.testclient import TestClient
 
+from helpers.naive_lexical import NaiveLexical
+from helpers.naive_ranking import naive_learned_scores, naive_ranking_features
 from helpers.synthetic import topics
 from unidex.config.recipes import load
 from unidex.encoders.registry import build_encoder
@@ -27,7 +29,9 @@ from unidex.model.model import Model
 from unidex.model.refusals import REFUSALS
 from unidex.model.similar_labels import nearest_labels
 from unidex.nn.assembly import build_network
+from unidex.scoring.boosted_trees import BoostedTrees
 from unidex.scoring.decision_tree import DecisionTreeFusion, Tree
+from unidex.scoring.lexical import LexicalPart
 from unidex.server.app import create_app
 from unidex.server.settings import Settings
 from unidex.training.tree_setup import grow_tree
@@ -84,11 +88,23 @@ class Cell:
     def modes(self):
         return ["both", *(["dual", "classifier"] if self.heads == "both" else [self.heads])]
 
+    @property
+    def has_knn(self):
+        """Whether the kNN part counts; a learned ranker reads it also where its weight in the sum is 0."""
+        return self.knn or self.fusion == "learned"
+
+    @property
+    def weights(self):
+        """The weights of the weighted sum by part."""
+        heads = {"dual": FUSION, "classifier": 1 - FUSION} if self.heads == "both" else {self.heads: 1.0}
+        added = {"knn": KNN * self.knn, "label_prior": PRIOR * self.prior}
+        return ({"label_tree": 1.0} if self.tree else heads) | added
+
 
 CELLS = [
     Cell(*cell)
     for cell in itertools.product(
-        ("dual", "classifier", "both"), (False, True), (False, True), ("sum", "decision-tree"), (False, True)
+        ("dual", "classifier", "both"), (False, True), (False, True), ("sum", "decision-tree", "learned"), (False, True)
     )
 ]
 
@@ -108,7 +124,7 @@ def test_a_rule_refuses_the_cell(cell):
 
 
 def test_most_cells_are_served():
-    assert len(SERVED) == 20
+    assert len(SERVED) == 36
     assert set(REFUSALS) == {"add_labels", "remember"}
 
 
@@ -142,8 +158,36 @@ def built(cell):
     train = (encoder.prepare(DATA.train.texts), DATA.train.positives)
     model = Model.build(cell.config, network, labels, encoder.prepare(DATA.labels.texts), {}, train, DATA.train.texts)
     if cell.fusion == "decision-tree":
-        model.scorer.fusion = FITTED
+        model.scorer.fitted = FITTED
+    if cell.fusion == "learned":
+        model.scorer.lexical = LexicalPart.of(DATA.labels.texts)
+        model.scorer.fitted = fitted_trees(cell, model)
     return model
+
+
+TREES = {}
+
+
+def fitted_trees(cell, model):
+    """Trees in which every feature counts: a pair is right where a sum of all features and chance is high.
+
+    They are fitted to the texts that the tests ask about too. So no threshold is near a value, and rounding cannot
+    take another branch.
+    """
+    if cell not in TREES:
+        texts = [*TEXTS, *DATA.train.texts]
+        every = slow_features(model, cell, texts, np.ones((len(texts), len(model.labels)), dtype=bool))
+        features = {name: np.ravel(values) for name, values in every.items()}
+        features["frequency"] = features["frequency"].astype(np.int64)
+        rng = np.random.default_rng(0)
+        signs = {name: -1 if name.endswith(("_gap", "_place")) or "length" in name else 1 for name in features}
+        total = sum(
+            signs[name] * (values - values.mean()) / (values.std() + 1e-9) for name, values in features.items()
+        ) + rng.standard_normal(len(features["frequency"]))
+        TREES[cell] = BoostedTrees.fit(
+            features, total > np.quantile(total, 0.8), favour="rare", num_train=80, propensity=DATA.propensity
+        )
+    return TREES[cell]
 
 
 def head_scores(model, vectors):
@@ -158,17 +202,66 @@ def head_scores(model, vectors):
     return found
 
 
-def slow_scores(model, cell, texts, mode="both"):
+def tree_scores(model, vectors):
+    """Texts x labels by a label tree."""
+    network = model.network
+    scale = float(network.log_scales[1].detach().exp())
+    tables = [table.weight.double() for table in network.tree.tables]
+    levels = vectors.levels.double().split([table.shape[1] for table in tables], dim=1)
+    clusters = torch.sigmoid(scale * levels[-1] @ tables[-1].T).numpy()
+    own = 1 / (1 + np.exp(-scale * head_scores(model, vectors)["classifier"]))
+    return own * clusters[:, network.tree.shape.parents[-1]]
+
+
+def slow_knn(model, cell, vectors, remembered=()):
+    """Texts x labels by the kNN part, without its weight."""
+    network = model.network
+    known = network.text_vectors(network.encoder.prepare([*DATA.train.texts, *(text for text, _ in remembered)]))
+    sides = [
+        torch.cat([part for part in (one.dual, one.classifier) if part is not None], dim=1) for one in (vectors, known)
+    ]
+    stored = sides[1] * (0.5 if cell.heads == "both" else 1.0)
+    near = (sides[0].double() @ stored.half().double().T).detach().numpy()
+    targets = np.zeros((len(near[0]), len(model.labels)))
+    targets[: len(DATA.train), : DATA.num_labels] = DATA.train.positives.toarray()
+    for place, (_, label) in enumerate(remembered):
+        targets[len(DATA.train) + place, label] = 1
+    found = np.zeros((len(near), len(model.labels)))
+    for row, values in enumerate(near):
+        best = np.argsort(-values, kind="stable")[:KNN_TEXTS]
+        powers = np.exp((values[best] - values[best].max()) / TEMPERATURE)
+        for share, text in zip(powers / powers.sum(), best, strict=True):
+            found[row] += share * targets[text]
+    found[:, model.labels.removed] = 0
+    return found
+
+
+def slow_features(model, cell, texts, candidates, remembered=()):
+    """The ranking features, texts x labels."""
+    vectors = model.network.text_vectors(model.network.encoder.prepare(texts))
+    parts = {"label_tree": tree_scores(model, vectors)} if cell.tree else head_scores(model, vectors)
+    parts["knn"] = slow_knn(model, cell, vectors, remembered)
+    lexical = NaiveLexical(DATA.labels.texts)
+    for label, text in enumerate(model.labels.texts):
+        if label >= DATA.num_labels:
+            lexical.add(text)
+        elif text != DATA.labels.texts[label]:
+            lexical.rename(label, text)
+    return naive_ranking_features(parts, cell.weights, model.labels.frequencies, lexical, texts, candidates)
+
+
+def slow_scores(model, cell, texts, mode="both", remembered=()):
     """The formula of the score, texts x labels, in double precision and without index, layout or ranker."""
     network = model.network
     vectors = network.text_vectors(network.encoder.prepare(texts))
     heads = head_scores(model, vectors)
+    if cell.fusion == "learned" and mode == "both":
+        # There are fewer labels than candidates: all are candidates.
+        candidates = np.tile(~model.labels.removed, (len(texts), 1))
+        features = slow_features(model, cell, texts, candidates, remembered)
+        return naive_learned_scores(model.scorer.fitted, features, DATA.propensity)
     if cell.tree:
-        scale = float(network.log_scales[1].detach().exp())
-        tables = [table.weight.double() for table in network.tree.tables]
-        levels = vectors.levels.double().split([table.shape[1] for table in tables], dim=1)
-        clusters = torch.sigmoid(scale * levels[-1] @ tables[-1].T).numpy()
-        scores = 1 / (1 + np.exp(-scale * heads["classifier"])) * clusters[:, network.tree.shape.parents[-1]]
+        scores = tree_scores(model, vectors)
     elif cell.fusion == "decision-tree" and mode == "both":
         weights = inverse_propensity(model.labels.frequencies, 80, DATA.propensity)
         columns = (heads["classifier"], heads["dual"], np.broadcast_to(weights, heads["dual"].shape))
@@ -180,26 +273,14 @@ def slow_scores(model, cell, texts, mode="both"):
     if mode != "both":
         return scores
     if cell.knn:
-        known = network.text_vectors(network.encoder.prepare(DATA.train.texts))
-        sides = [
-            torch.cat([part for part in (one.dual, one.classifier) if part is not None], dim=1)
-            for one in (vectors, known)
-        ]
-        stored = sides[1] * (0.5 if cell.heads == "both" else 1.0)
-        near = (sides[0].double() @ stored.half().double().T).detach().numpy()
-        targets = np.zeros((len(DATA.train), len(model.labels)))
-        targets[:, : DATA.num_labels] = DATA.train.positives.toarray()
-        for row, values in enumerate(near):
-            best = np.argsort(-values, kind="stable")[:KNN_TEXTS]
-            powers = np.exp((values[best] - values[best].max()) / TEMPERATURE)
-            scores[row] += KNN * (powers / powers.sum()) @ targets[best]
+        scores = scores + KNN * slow_knn(model, cell, vectors, remembered)
     return scores + (PRIOR * np.log1p(model.labels.frequencies) if cell.prior else 0)
 
 
-def assert_formula(model, cell):
+def assert_formula(model, cell, remembered=()):
     """Predictions are the best labels by the formula, and explanations have the same labels and scores."""
     for mode in cell.modes:
-        wanted = slow_scores(model, cell, TEXTS, mode)
+        wanted = slow_scores(model, cell, TEXTS, mode, remembered)
         wanted[:, model.labels.removed] = -np.inf
         found = model.predict(TEXTS, 5, mode=mode)
         np.testing.assert_allclose(found.scores, -np.sort(-wanted, axis=1)[:, :5], atol=2e-5)
@@ -217,16 +298,31 @@ def assert_explained(model, cell, mode):
             assert reason.score == pytest.approx(sum(reason.parts.values()), abs=1e-9)
             assert set(reason.parts) == part_names(cell, mode)
             of_words = sum(token.score for token in reason.tokens) + reason.rest
+            vectors = model.network.text_vectors(model.network.encoder.prepare([text]))
             if cell.tree:
-                vectors = model.network.text_vectors(model.network.encoder.prepare([text]))
                 scale = float(model.network.log_scales[1].detach().exp())
                 assert of_words == pytest.approx(
                     scale * head_scores(model, vectors)["classifier"][0, reason.id], abs=1e-4
+                )
+            elif cell.fusion == "learned" and mode == "both":
+                # Words explain the heads' weighted sum, of which the score is no sum.
+                assert of_words == pytest.approx(
+                    sum(
+                        cell.weights[head] * scores[0, reason.id]
+                        for head, scores in head_scores(model, vectors).items()
+                    ),
+                    abs=1e-5,
                 )
             else:
                 assert of_words == pytest.approx(
                     sum(reason.parts.get(head, 0.0) for head in ("dual", "classifier")), abs=1e-5
                 )
+
+
+LEARNED = (
+    *("knn", "weighted_sum", "best_sum", "word_overlap", "char_overlap", "word_coverage"),
+    *("frequency", "label_length", "text_length", "base", "rarity"),
+)
 
 
 def part_names(cell, mode):
@@ -238,6 +334,8 @@ def part_names(cell, mode):
         heads = {mode}
     if mode != "both":
         return heads
+    if cell.fusion == "learned":
+        return heads | set(LEARNED)
     more = {"decision_tree": cell.fusion == "decision-tree", "knn": cell.knn, "label_prior": cell.prior}
     return heads | {name for name, has in more.items() if has}
 
@@ -307,7 +405,7 @@ def test_taught_labels_rise_and_all_verbs_agree_on_them(cell, tmp_path):
         assert new > old
         assert_explained(model, cell, mode)
     assert_same_after_saving(model, cell, tmp_path / "model")
-    if cell.knn:
+    if cell.has_knn:
         assert model.scorer.knn.num_texts == len(DATA.train) + 1
 
 
@@ -329,3 +427,34 @@ def test_the_service_answers_as_the_model_does(cell, tmp_path):
             assert all(set(label["parts"]) == part_names(cell, mode) for label in explained)
         similar = client.get("/v1/labels/3/similar", params={"k": 4}).json()["similar"]
         assert [label["id"] for label in similar] == nearest_labels(model, 3, 4).ids[0].tolist()
+
+
+@pytest.mark.parametrize("cell", SERVED, ids=str)
+def test_remembered_texts_count_in_the_formula_at_once_and_from_a_folder(cell, tmp_path):
+    model = built(cell)
+    label = int(model.predict(TEXTS[:1], 18).ids[0, -1])
+    pair = sparse.csr_array(([1.0], [label], [0, 1]), shape=(1, 18))
+    if not cell.has_knn:
+        with pytest.raises(ModelError, match="kNN part"):
+            model.remember(TEXTS[:1], pair)
+        return
+    before = model.predict(TEXTS, 18)
+    model.remember(TEXTS[:1], pair)
+    assert_formula(model, cell, remembered=[(TEXTS[0], label)])
+    after = model.predict(TEXTS, 18)
+    old, new = (dict(zip(one.ids[0], one.scores[0], strict=True))[label] for one in (before, after))
+    assert new > old
+    assert_same_after_saving(model, cell, tmp_path / "model")
+
+
+@pytest.mark.parametrize("cell", [cell for cell in SERVED if cell.fusion == "learned"], ids=str)
+def test_every_feature_counts_in_the_trees_of_these_tests(cell):
+    """No feature can be wrong unseen: trees split by each of them, or by its distance or its place."""
+    model = built(cell)
+    booster = model.scorer.fitted.booster
+    used = {
+        name.removesuffix("_gap").removesuffix("_place")
+        for name, count in zip(model.scorer.fitted.names, booster.feature_importance(), strict=True)
+        if count
+    }
+    assert used | {"base", "rarity"} == part_names(cell, "both")

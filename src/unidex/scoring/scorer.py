@@ -244,9 +244,7 @@ class Scorer:
         """Whether the index searches by the ranker's sum, except for the kNN part, which `join_scores` adds exactly."""
         if mode != "both":
             return True
-        if self.layout.has_tree:
-            return not added_weights(self.layout.weights)
-        return self.fitted is None
+        return self.fitted is None and not (self.layout.has_tree and added_weights(self.layout.weights))
 
     def _hidden(self, allowed: ArrayLike | None, forbidden: ArrayLike | None) -> NDArray[np.bool_] | None:
         """Which labels are removed or must not be returned; None where all may be."""

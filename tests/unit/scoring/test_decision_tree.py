@@ -92,17 +92,17 @@ def test_a_model_with_a_tree_predicts_by_its_formula_and_is_the_same_from_its_fo
     classifier, dual = every.classifier @ labels.classifier.T, every.dual @ labels.dual.T
     ids = np.tile(np.arange(len(model.labels)), (len(texts), 1))
     features = {"classifier": classifier.numpy(), "dual": dual.numpy(), "frequency": model.labels.frequencies[ids]}
-    wanted = DecisionTreeRanker(model.scorer.fusion).rank(Candidates(ids, features), 5)
+    wanted = DecisionTreeRanker(model.scorer.fitted).rank(Candidates(ids, features), 5)
     assert np.allclose(found.scores, wanted.scores, atol=1e-5)
     assert (found.ids == wanted.ids).mean() > 0.9  # ties of a tree may turn by rounding
     assert model.metrics["test"]["P@1"] > 80
     model.save(tmp_path / "model")
     loaded = Model.load(tmp_path / "model")
-    assert loaded.scorer.fusion == model.scorer.fusion
+    assert loaded.scorer.fitted == model.scorer.fitted
     again = loaded.predict(texts, 5)
     assert np.array_equal(again.ids, found.ids)
     assert np.array_equal(again.scores, found.scores)
-    assert loaded.scorer.fusion.weight == 0.7
+    assert loaded.scorer.fitted.weight == 0.7
     # Calibrated on what the tree says, by trees that had not seen the text.
     assert model.scorer.calibration is not None
     assert model.probabilities(found).max() <= 1
@@ -110,9 +110,9 @@ def test_a_model_with_a_tree_predicts_by_its_formula_and_is_the_same_from_its_fo
 
 def test_one_head_alone_is_searched_as_without_a_tree(model):
     texts = list(topics().test.texts)[:8]
-    fusion, model.scorer.fusion = model.scorer.fusion, None
+    fusion, model.scorer.fitted = model.scorer.fitted, None
     plain = {mode: model.predict(texts, 3, mode=mode) for mode in ("dual", "classifier", "both")}
-    model.scorer.fusion = fusion
+    model.scorer.fitted = fusion
     for mode in ("dual", "classifier"):
         assert np.array_equal(model.predict(texts, 3, mode=mode).scores, plain[mode].scores)
     assert not np.array_equal(model.predict(texts, 3).scores, plain["both"].scores)
@@ -160,5 +160,5 @@ def test_without_scikit_learn_the_extra_is_named_before_training(monkeypatch):
 )
 def test_a_tree_that_cannot_be_followed_is_refused(broken):
     values = {"tree": broken, "weight": 1.0, "num_train": 3, "a": 0.55, "b": 1.5}
-    with pytest.raises(ModelError, match=r"fusing\.json must be a decision tree"):
+    with pytest.raises(ModelError, match=r"ranker\.json must be a decision tree"):
         DecisionTreeFusion.from_dict(json.loads(json.dumps(values)))

@@ -14,7 +14,7 @@ from unidex.nn.network import Vectors
 from unidex.scoring.fusion import best_weights
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.layout import EVEN, Layout, Weights
-from unidex.scoring.rankers import WeightedSum, part_names
+from unidex.scoring.rankers import CandidateCounts, WeightedSum, part_names
 from unidex.scoring.scorer import LabelFrequencies, Scorer
 from unidex.topk import TopK
 
@@ -39,8 +39,8 @@ def candidates_of(queries, labels, counts, knn, *, num=64, forbidden=None):
     layout = Layout(*dims, Weights(EVEN, knn=0.0 if knn is None else 1.0))
     index = ExactIndex.build(layout.rows(labels, counts))
     scorer = Scorer(layout, index, LabelFrequencies(counts), knn)
-    asked = layout.queries(queries).numpy()
-    return layout, scorer.candidates(asked, num, features=part_names(layout), forbidden=forbidden)
+    asked = scorer.queries(queries, [""] * len(layout.queries(queries)))
+    return layout, scorer.candidates(asked, CandidateCounts(num), part_names(layout), forbidden=forbidden)
 
 
 def ranked(found, weights, k):

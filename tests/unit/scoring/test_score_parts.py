@@ -161,7 +161,7 @@ def test_what_cannot_be_remembered_is_refused_and_changes_nothing(trained):
     with pytest.raises(DataError, match="must be 1 texts x 24 labels, but are 1 x 25"):
         model.remember(["a"], sparse.csr_array((1, 25)))
     assert model.scorer.knn.num_texts == len(DATA.train)
-    with pytest.raises(ModelError, match=r"this one has none; train it with .*predict\.knn"):
+    with pytest.raises(ModelError, match=r"those of this one have none; train it with .*predict\.knn"):
         weighed(trained, knn=0.0).remember(["a"], sparse.csr_array((1, 24)))
 
 

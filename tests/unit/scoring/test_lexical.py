@@ -1,0 +1,270 @@
+"""The lexical part: against TF-IDF one pair at a time, with labels that come and go, and with texts of any kind."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.naive_features import some_text
+from helpers.naive_lexical import MAX_CHARACTERS, NaiveLexical
+from unidex.errors import ModelError
+from unidex.scoring import lexical
+from unidex.scoring.lexical import LexicalPart
+
+LABELS = [
+    "Sea turtles",
+    "turtle soup",
+    "GoldenRatio windows",
+    "golden ratio",
+    "",
+    "...",
+    "Blücher 1742",
+    "sea of the golden turtles",
+    "日本語",
+    "Sea turtles",
+    "a",
+]
+TEXTS = [
+    "A sea turtle and other SEA TURTLES at sea",
+    "the GoldenRatio of windows",
+    "",
+    "?!",
+    "nothing shared: xyzzy",
+    "Blücher, 日本語 and a golden soup \U0001f600",
+    "turtle " * 400 + "ratio",
+]
+KINDS = {"word_overlap": "word", "char_overlap": "char"}
+
+
+def every_label(texts, part):
+    return np.tile(np.arange(part.num_labels), (len(texts), 1))
+
+
+def assert_as_naive(part, naive, texts=TEXTS):
+    found = part.overlaps(part.rows(texts), every_label(texts, part))
+    assert part.num_labels == len(naive.labels)
+    for row, text in enumerate(texts):
+        for label in range(part.num_labels):
+            for name, kind in KINDS.items():
+                assert found[name][row, label] == pytest.approx(naive.overlap(kind, text, label), abs=1e-6)
+            assert found["word_coverage"][row, label] == pytest.approx(naive.coverage(text, label), abs=1e-6)
+    lengths = [naive.label_length(label) for label in range(part.num_labels)]
+    assert part.sizes(every_label(["a"], part)).tolist() == [lengths]
+    assert np.diff(part.rows(texts).indptr).tolist() == [naive.text_length(text) for text in texts]
+
+
+def equal_matrices(one, other):
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name)) and getattr(one, name).dtype == getattr(other, name).dtype
+        for name in ("data", "indices", "indptr")
+    )
+
+
+def test_overlap_and_coverage_are_those_of_tf_idf():
+    part, naive = LexicalPart.of(LABELS), NaiveLexical(LABELS)
+    assert_as_naive(part, naive)
+    # Not only zeros and ones are compared.
+    found = part.overlaps(part.rows(TEXTS), every_label(TEXTS, part))
+    assert all(((values > 0.05) & (values < 0.95)).sum() > 3 for values in found.values())
+
+
+def test_known_answers_by_hand():
+    """Two labels; "sea" is in both, so its idf is 1, and "turtles" has 1 + ln(3 / 2) = 1.4055."""
+    part = LexicalPart.of(["sea turtles", "sea"])
+    rare, both = 1 + np.log(3 / 2), 1.0
+    found = part.overlaps(part.rows(["sea lions", "turtles"]), np.array([[0, 1], [0, 1]]))
+    norm = np.hypot(rare, both)
+    np.testing.assert_allclose(found["word_overlap"], [[both / norm, 1.0], [rare / norm, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(
+        found["word_coverage"], [[both / norm**2, 1.0], [(rare / norm) ** 2, 0.0]], atol=1e-6
+    )
+
+
+def test_a_text_is_read_up_to_a_number_of_characters():
+    part = LexicalPart.of(["turtle", "soup"])
+    text = "soup " + "x" * (MAX_CHARACTERS - 5 - 7) + " turtle"
+    assert len(text) == MAX_CHARACTERS
+    assert part.overlaps(part.rows([text]), np.array([[0, 1]]))["word_coverage"].tolist() == [[1.0, 1.0]]
+    assert part.overlaps(part.rows([" " + text]), np.array([[0, 1]]))["word_coverage"].tolist() == [[0.0, 1.0]]
+
+
+def test_more_texts_than_are_read_at_once_do_not_mix():
+    """The buffer of a block is cleared: a word of one text is no word of the text at its place in the next block."""
+    texts = [TEXTS[number % len(TEXTS)] for number in range(5 * lexical._TEXTS_AT_ONCE + 3)]
+    part = LexicalPart.of(LABELS)
+    found = part.overlaps(part.rows(texts), every_label(texts, part))
+    alone = part.overlaps(part.rows(TEXTS), every_label(TEXTS, part))
+    for name, values in found.items():
+        assert np.array_equal(values, alone[name][np.arange(len(texts)) % len(TEXTS)])
+
+
+def test_more_labels_than_are_read_at_once_have_the_same_rows(monkeypatch):
+    whole = LexicalPart.of(LABELS)
+    monkeypatch.setattr(lexical, "_CHUNK", 3)
+    assert equal_matrices(LexicalPart.of(LABELS)._labels_LF, whole._labels_LF)
+    assert equal_matrices(whole.rows(TEXTS), LexicalPart.of(LABELS).rows(TEXTS))
+
+
+# Candidates.
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_candidates_share_a_rare_word_and_the_highest_overlap_comes_first(monkeypatch, most):
+    monkeypatch.setattr(lexical, "_MAX_LABELS", most)
+    part, naive = LexicalPart.of(LABELS), NaiveLexical(LABELS)
+    for k in (1, 3, 20):
+        found = part.search(part.rows(TEXTS), k)
+        assert found.ids.shape == (len(TEXTS), k)
+        for row, text in enumerate(TEXTS):
+            scores = [naive.rare_overlap(text, label, most) for label in range(len(LABELS))]
+            order = sorted((label for label in range(len(LABELS)) if scores[label] > 0), key=lambda at: -scores[at])
+            ids = found.ids[row][found.ids[row] >= 0]
+            assert len(ids) == min(k, len(order))
+            np.testing.assert_allclose([scores[label] for label in ids], [scores[at] for at in order[:k]], atol=1e-6)
+            np.testing.assert_allclose(found.scores[row, : len(ids)], [scores[label] for label in ids], atol=1e-6)
+
+
+def test_labels_with_the_same_text_come_by_id():
+    part = LexicalPart.of(LABELS)
+    assert part.search(part.rows(["sea turtles"]), 2).ids.tolist() == [[0, 9]]
+    assert part.search(part.rows(["sea turtles"]), 1).ids.tolist() == [[0]]
+
+
+def test_a_word_of_many_labels_finds_none():
+    texts = [f"common word{number}" for number in range(101)]
+    part = LexicalPart.of(texts)
+    assert part.search(part.rows(["common"]), 3).ids.tolist() == [[-1, -1, -1]]
+    assert part.search(part.rows(["common word7"]), 3).ids.tolist() == [[7, -1, -1]]
+    assert LexicalPart.of(texts[:100]).search(part.rows(["common"]), 3).ids.tolist() == [[0, 1, 2]]
+
+
+def test_hidden_labels_are_no_candidates():
+    part = LexicalPart.of(LABELS)
+    rows = part.rows(TEXTS)
+    best = part.search(rows, 20)
+    hidden = np.isin(np.arange(len(LABELS)), [0, 3])
+    found = part.search(rows, 20, hidden)
+    for row in range(len(TEXTS)):
+        wanted = [label for label in best.ids[row].tolist() if label not in (0, 3)]
+        assert found.ids[row].tolist() == wanted + [-1] * (20 - len(wanted))
+    assert (best.ids == 0).any()
+    assert (best.ids == 3).any()
+    assert (part.search(rows, 3, np.ones(len(LABELS), dtype=bool)).ids == -1).all()
+
+
+# Labels that come later.
+
+
+def test_added_labels_are_found_and_the_weights_of_the_others_stay():
+    part, naive = LexicalPart.of(LABELS), NaiveLexical(LABELS)
+    before = part._labels_LF.copy()
+    part.search(part.rows(TEXTS), 3)  # what it keeps for searching must follow
+    assert part.search(part.rows(["xyzzy"]), 3).ids.tolist() == [[-1, -1, -1]]
+    more = ["golden xyzzy", "xyzzy plugh", ""]
+    part.add(more)
+    for text in more:
+        naive.add(text)
+    assert equal_matrices(part._labels_LF[: len(LABELS)], before)
+    assert_as_naive(part, naive, [*TEXTS, *more])
+    assert part.search(part.rows(["xyzzy"]), 3).ids.tolist() == [[11, 12, -1]]
+
+
+def test_a_renamed_label_has_its_new_text_alone():
+    part, naive = LexicalPart.of(LABELS), NaiveLexical(LABELS)
+    part.search(part.rows(TEXTS), 3)
+    others = np.delete(np.arange(len(LABELS)), 3)
+    before = part._labels_LF[others]
+    part.rename(3, "sea plugh")
+    naive.rename(3, "sea plugh")
+    assert part.num_labels == len(LABELS)
+    assert equal_matrices(part._labels_LF[others], before)
+    assert_as_naive(part, naive, [*TEXTS, "plugh", "golden ratio"])
+    assert part.search(part.rows(["plugh"]), 1).ids.tolist() == [[3]]
+    assert 3 not in part.search(part.rows(["golden ratio"]), 20).ids
+
+
+def test_a_folder_has_the_same_part_bit_by_bit(tmp_path):
+    part = LexicalPart.of(LABELS)
+    part.add(["golden xyzzy"])
+    part.rename(0, "sea plugh")
+    part.save(tmp_path / "lexical")
+    loaded = LexicalPart.load(tmp_path / "lexical", part.num_labels)
+    texts = [*TEXTS, "xyzzy plugh"]
+    assert equal_matrices(part._labels_LF, loaded._labels_LF)
+    assert equal_matrices(part.rows(texts), loaded.rows(texts))
+    for name, values in part.overlaps(part.rows(texts), every_label(texts, part)).items():
+        assert np.array_equal(loaded.overlaps(loaded.rows(texts), every_label(texts, part))[name], values)
+    one, other = part.search(part.rows(texts), 5), loaded.search(loaded.rows(texts), 5)
+    assert np.array_equal(one.ids, other.ids)
+    assert np.array_equal(one.scores, other.scores)
+    # Labels added to either are the same too.
+    for each in (part, loaded):
+        each.add(["golden soup"])
+    assert equal_matrices(part._labels_LF, loaded._labels_LF)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("columns.npy", lambda values: values + (1 << 17)),
+        ("columns.npy", lambda values: values - (1 << 17)),
+        ("columns.npy", lambda values: values[:-1]),
+        ("starts.npy", lambda values: values[::-1].copy()),
+        ("starts.npy", lambda values: values[:-1]),
+        ("frequencies.npy", lambda values: values[:-1]),
+        ("num_counted.npy", lambda values: np.append(values, 1)),
+    ],
+)
+def test_a_damaged_folder_is_refused(tmp_path, name, change):
+    part = LexicalPart.of(LABELS)
+    part.save(tmp_path / "lexical")
+    np.save(tmp_path / "lexical" / name, change(np.load(tmp_path / "lexical" / name)))
+    with pytest.raises(ModelError):
+        LexicalPart.load(tmp_path / "lexical", part.num_labels)
+
+
+def test_labels_without_words_and_no_texts_at_all():
+    part = LexicalPart.of(["", "...", " \n"])
+    rows = part.rows(["", "word", "!"])
+    assert rows.nnz == 0
+    for values in part.overlaps(rows, np.tile(np.arange(3), (3, 1))).values():
+        assert values.tolist() == [[0.0] * 3] * 3
+    assert (part.search(rows, 2).ids == -1).all()
+    full = LexicalPart.of(LABELS)
+    assert full.rows([]).shape[0] == 0
+    assert full.search(full.rows([]), 2).ids.shape == (0, 2)
+    assert full.overlaps(full.rows([]), np.empty((0, 4), dtype=np.int64))["word_overlap"].shape == (0, 4)
+    assert full.overlaps(full.rows(TEXTS), np.empty((len(TEXTS), 0), dtype=np.int64))["char_overlap"].shape == (7, 0)
+
+
+odd_text = st.one_of(
+    some_text,
+    st.sampled_from(["", "!?.,;", "\U0001f600\U0001f3f3️‍\U0001f308", "\x00", "​", "x" * 5000, "ab " * 3000, "é" * 2001]),
+    st.text(alphabet="\U0001f600\U0001f44d🏽‍é漢#_ ", max_size=12),
+)
+
+
+@given(st.lists(odd_text, min_size=1, max_size=5), st.lists(odd_text, max_size=4), odd_text)
+def test_any_texts_have_scores_from_0_to_1(labels, texts, added):
+    part = LexicalPart.of(labels)
+    texts = [*texts, *labels]
+    part.add([added])
+    part.rename(0, added)
+    rows = part.rows(texts)
+    for values in part.overlaps(rows, every_label(texts, part)).values():
+        assert values.shape == (len(texts), len(labels) + 1)
+        assert np.isfinite(values).all()
+        assert values.min() >= 0
+        assert values.max() <= 1 + 1e-5
+    found = part.search(rows, 3)
+    assert found.ids.max() <= len(labels)
+    assert (found.scores[found.ids >= 0] > 0).all()
+    # A text has all words of the label with the same text; the label at 0 has another one now.
+    if len(added) <= MAX_CHARACTERS and part.rows([added]).nnz:
+        own = part.overlaps(part.rows([added]), np.array([[0, len(labels)]]))
+        has_words = naive_words_in(added)
+        assert own["word_coverage"][0].tolist() == pytest.approx([float(has_words)] * 2, abs=1e-5)
+
+
+def naive_words_in(text):
+    return bool(NaiveLexical([text]).labels[0]["word"])
