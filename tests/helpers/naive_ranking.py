@@ -39,7 +39,9 @@ def naive_ranking_features(parts, weights, frequencies, lexical, texts, candidat
     """
     known = parts | {"label_prior": np.log(1 + np.asarray(frequencies, dtype=float))[None]}
     total = sum(weight * known[name] for name, weight in weights.items()) + np.zeros(candidates.shape)
-    compared = {name: np.asarray(values, dtype=np.float32) for name, values in (parts | {"weighted_sum": total}).items()}
+    compared = {
+        name: np.asarray(values, dtype=np.float32) for name, values in (parts | {"weighted_sum": total}).items()
+    }
     found = {}
     for name, values in compared.items():
         found |= {name: values, f"{name}_gap": naive_gap(values, candidates)}

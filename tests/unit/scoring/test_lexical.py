@@ -55,7 +55,8 @@ def assert_as_naive(part, naive, texts=TEXTS):
 
 def equal_matrices(one, other):
     return all(
-        np.array_equal(getattr(one, name), getattr(other, name)) and getattr(one, name).dtype == getattr(other, name).dtype
+        np.array_equal(getattr(one, name), getattr(other, name))
+        and getattr(one, name).dtype == getattr(other, name).dtype
         for name in ("data", "indices", "indptr")
     )
 
@@ -75,9 +76,7 @@ def test_known_answers_by_hand():
     found = part.overlaps(part.rows(["sea lions", "turtles"]), np.array([[0, 1], [0, 1]]))
     norm = np.hypot(rare, both)
     np.testing.assert_allclose(found["word_overlap"], [[both / norm, 1.0], [rare / norm, 0.0]], atol=1e-6)
-    np.testing.assert_allclose(
-        found["word_coverage"], [[both / norm**2, 1.0], [(rare / norm) ** 2, 0.0]], atol=1e-6
-    )
+    np.testing.assert_allclose(found["word_coverage"], [[both / norm**2, 1.0], [(rare / norm) ** 2, 0.0]], atol=1e-6)
 
 
 def test_a_text_is_read_up_to_a_number_of_characters():
