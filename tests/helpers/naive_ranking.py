@@ -39,7 +39,9 @@ def naive_ranking_features(parts, weights, frequencies, lexical, texts, candidat
     """
     known = parts | {"label_prior": np.log(1 + np.asarray(frequencies, dtype=float))[None]}
     total = sum(weight * known[name] for name, weight in weights.items()) + np.zeros(candidates.shape)
-    compared = {name: np.asarray(values, dtype=np.float32) for name, values in (parts | {"weighted_sum": total}).items()}
+    compared = {
+        name: np.asarray(values, dtype=np.float32) for name, values in (parts | {"weighted_sum": total}).items()
+    }
     found = {}
     for name, values in compared.items():
         found |= {name: values, f"{name}_gap": naive_gap(values, candidates)}
@@ -51,7 +53,7 @@ def naive_ranking_features(parts, weights, frequencies, lexical, texts, candidat
         "word_coverage": lexical.coverage,
     }
     for name, of_pair in overlaps.items():
-        values = np.array([[of_pair(text, label) for label in labels] for text in texts], dtype=np.float32)
+        values = np.array([[round(of_pair(text, label), 6) for label in labels] for text in texts], dtype=np.float32)
         found |= {name: values, f"{name}_gap": naive_gap(values, candidates)}
     found["best_sum"] = np.where(candidates, compared["weighted_sum"], -np.inf).max(axis=1, keepdims=True)
     found["frequency"] = np.asarray(frequencies)[None]

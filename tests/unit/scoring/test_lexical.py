@@ -55,7 +55,8 @@ def assert_as_naive(part, naive, texts=TEXTS):
 
 def equal_matrices(one, other):
     return all(
-        np.array_equal(getattr(one, name), getattr(other, name)) and getattr(one, name).dtype == getattr(other, name).dtype
+        np.array_equal(getattr(one, name), getattr(other, name))
+        and getattr(one, name).dtype == getattr(other, name).dtype
         for name in ("data", "indices", "indptr")
     )
 
@@ -75,9 +76,7 @@ def test_known_answers_by_hand():
     found = part.overlaps(part.rows(["sea lions", "turtles"]), np.array([[0, 1], [0, 1]]))
     norm = np.hypot(rare, both)
     np.testing.assert_allclose(found["word_overlap"], [[both / norm, 1.0], [rare / norm, 0.0]], atol=1e-6)
-    np.testing.assert_allclose(
-        found["word_coverage"], [[both / norm**2, 1.0], [(rare / norm) ** 2, 0.0]], atol=1e-6
-    )
+    np.testing.assert_allclose(found["word_coverage"], [[both / norm**2, 1.0], [(rare / norm) ** 2, 0.0]], atol=1e-6)
 
 
 def test_a_text_is_read_up_to_a_number_of_characters():
@@ -268,3 +267,11 @@ def test_any_texts_have_scores_from_0_to_1(labels, texts, added):
 
 def naive_words_in(text):
     return bool(NaiveLexical([text]).labels[0]["word"])
+
+
+def test_labels_that_a_text_has_whole_are_equal_to_the_last_bit():
+    """Trees tell a distance of 1e-7 to the best label from none, so that rounding must not make one."""
+    labels = [" ".join(f"word{(7 * label + at) % 50}" for at in range(1 + label % 9)) for label in range(200)]
+    part = LexicalPart.of(labels)
+    found = part.overlaps(part.rows([" ".join(f"word{at}" for at in range(50))]), np.arange(200)[None])
+    assert set(found["word_coverage"][0].tolist()) == {1.0}
