@@ -53,7 +53,7 @@ def naive_ranking_features(parts, weights, frequencies, lexical, texts, candidat
         "word_coverage": lexical.coverage,
     }
     for name, of_pair in overlaps.items():
-        values = np.array([[of_pair(text, label) for label in labels] for text in texts], dtype=np.float32)
+        values = np.array([[round(of_pair(text, label), 6) for label in labels] for text in texts], dtype=np.float32)
         found |= {name: values, f"{name}_gap": naive_gap(values, candidates)}
     found["best_sum"] = np.where(candidates, compared["weighted_sum"], -np.inf).max(axis=1, keepdims=True)
     found["frequency"] = np.asarray(frequencies)[None]

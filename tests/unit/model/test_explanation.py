@@ -55,7 +55,7 @@ ASKED = [
 def random_model(recipe, *settings, seed=0, data=DATA, weights=None):
     """A model that has learned nothing: all its numbers are drawn, biases too, so that every part of a sum counts."""
     predict = {"predict.fusion": 0.3, "predict.knn": 0.4, "predict.label_prior": 0.05, "predict.knn_texts": 8}
-    predict |= {"predict.snippet_length": 20} | (weights or {})
+    predict |= {"predict.snippet_length": 20, "predict.rank": "sum"} | (weights or {})
     given_settings = ["encoder.dim=16", "features.min_df=1", "heads.dim=12"]
     config = load(recipe, [*given_settings, *(f"{key}={value}" for key, value in predict.items()), *settings])
     torch.manual_seed(seed)
@@ -483,7 +483,7 @@ def test_snippets_without_a_knn_part_are_stored_but_not_searched(monkeypatch):
     reasons = explain(model, ASKED[0])
     assert all("knn" not in reason.parts for reason in reasons)
     assert any(reason.texts for reason in reasons)
-    with pytest.raises(ModelError, match="kNN part of a weight above 0, but this one has none; train it with"):
+    with pytest.raises(ModelError, match="scores have a kNN part, but those of this one have none; train it with"):
         model.remember(["a"], sparse.csr_array((1, 12)))
 
 

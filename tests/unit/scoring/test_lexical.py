@@ -267,3 +267,11 @@ def test_any_texts_have_scores_from_0_to_1(labels, texts, added):
 
 def naive_words_in(text):
     return bool(NaiveLexical([text]).labels[0]["word"])
+
+
+def test_labels_that_a_text_has_whole_are_equal_to_the_last_bit():
+    """Trees tell a distance of 1e-7 to the best label from none, so that rounding must not make one."""
+    labels = [" ".join(f"word{(7 * label + at) % 50}" for at in range(1 + label % 9)) for label in range(200)]
+    part = LexicalPart.of(labels)
+    found = part.overlaps(part.rows([" ".join(f"word{at}" for at in range(50))]), np.arange(200)[None])
+    assert set(found["word_coverage"][0].tolist()) == {1.0}
