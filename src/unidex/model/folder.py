@@ -116,7 +116,7 @@ def _read(folder: Path, device: str) -> tuple[Config, Network, LabelSet, Scorer,
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         log = (folder / "train.jsonl").read_text(encoding="utf-8")
         calibration = _read_json(folder / "calibration.json")
-        ranker = _read_json(folder / "ranker.json") or _read_json(folder / "fusing.json")
+        ranker = _read_json(folder / ("ranker.json" if (folder / "ranker.json").exists() else "fusing.json"))
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
     labels = _read_labels(folder / "labels.jsonl")

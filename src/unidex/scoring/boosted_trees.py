@@ -24,6 +24,7 @@ from unidex.errors import ModelError
 from unidex.metrics.propensity import inverse_propensity
 from unidex.scoring.layout import Head, Layout
 from unidex.scoring.rankers import CandidateCounts, Features, Ranker, WeightedSum, searched_parts
+from unidex.scoring.ranking_features import FEATURES
 
 if TYPE_CHECKING:
     from lightgbm import Booster
@@ -118,7 +119,11 @@ class BoostedTrees:
     def from_dict(cls, values: dict[str, Any]) -> BoostedTrees:
         """Read what ``as_dict`` gave."""
         try:
-            found = cls(**(values | {"names": tuple(values["names"])}))
+            numbers = {name: float(values[name]) for name in ("power", "num_train", "a", "b")}
+            numbers["num_train"] = int(numbers["num_train"])
+            found = cls(**(values | numbers | {"names": tuple(values["names"])}))
+            if unknown := {name.removesuffix("_gap").removesuffix("_place") for name in found.names} - FEATURES.keys():
+                raise ValueError(f"unknown features {sorted(unknown)}")
             num_features = found.booster.num_feature()
         except Exception as error:  # LightGBM has errors of its own
             raise ModelError(f"ranker.json must hold trees, but does not ({error}); copy the model again") from None

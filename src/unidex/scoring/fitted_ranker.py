@@ -10,8 +10,10 @@ from unidex.scoring.decision_tree import DecisionTreeFusion
 from unidex.scoring.scorer import FittedRanker
 
 
-def read_ranker(values: dict[str, Any]) -> FittedRanker:
+def read_ranker(values: Any) -> FittedRanker:
     """The ranker whose ``as_dict`` gave these values; a decision tree of an earlier format names no kind."""
+    if not isinstance(values, dict):
+        raise ModelError(f"ranker.json must hold an object, but holds {quoted(values)}; copy the model again")
     rest = {name: value for name, value in values.items() if name != "kind"}
     kind = values.get("kind", "decision-tree")
     if kind == "decision-tree":

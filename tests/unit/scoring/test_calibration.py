@@ -324,7 +324,7 @@ def test_simulating_the_decay_phase_does_not_change_the_model(folder, tmp_path):
 
 
 def test_the_simulated_decay_phase_does_not_train_on_the_validation_texts(monkeypatch):
-    sizes, run, calibration = [], Trainer.run, Validation.calibration
+    sizes, run, calibration = [], Trainer.run, Validation.fit
 
     def noted(self, **how):
         sizes.append(self.data.positives.shape[0])
@@ -335,7 +335,7 @@ def test_the_simulated_decay_phase_does_not_train_on_the_validation_texts(monkey
         return calibration(self, network, config, weights)
 
     monkeypatch.setattr(Trainer, "run", noted)
-    monkeypatch.setattr(Validation, "calibration", fit_noted)
+    monkeypatch.setattr(Validation, "fit", fit_noted)
     train(DATA, "auto", settings=SMALL)
     assert sizes == [192, 192, "fit", 240]
 

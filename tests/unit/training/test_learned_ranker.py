@@ -1,0 +1,208 @@
+"""A learned ranker from training to the model: its fit, its folder, new labels, few texts, stopped runs."""
+
+import hashlib
+import json
+import logging
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from helpers.synthetic import QUICK, topics
+from unidex.config.recipes import load
+from unidex.data.dataset import Dataset, Split
+from unidex.errors import ModelError
+from unidex.model.explanation import explain
+from unidex.model.model import Model
+from unidex.scoring.boosted_trees import POWERS, BoostedTrees, feature_names
+from unidex.training.loop import Trainer, TrainingStoppedError
+from unidex.training.phases import METRICS, with_metric
+from unidex.verbs.train import train
+
+UNSEEN = 23
+
+
+def without_label(data, label):
+    """No train text has the label; its words stay in the texts."""
+    positives = data.train.positives.toarray()
+    positives[:, label] = 0
+    positives[positives.sum(axis=1) == 0, 0] = 1
+    return Dataset("unseen", data.labels, Split.of(data.train.texts, sparse.csr_array(positives)), data.test)
+
+
+DATA = without_label(topics(num_train=600, num_test=40), UNSEEN)
+LEARNED = [*QUICK, "train.epochs=3", "train.validation=0.4", "predict.rank=learned"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("models") / "model"
+    train(DATA, "unidec", settings=LEARNED, out=out)
+    return out
+
+
+@pytest.fixture
+def model(folder):
+    return Model.load(folder)
+
+
+def test_training_fits_trees_and_probabilities_and_the_folder_holds_both(folder, model):
+    assert model.config.predict.rank == "learned"
+    assert isinstance(model.scorer.fitted, BoostedTrees)
+    assert model.scorer.fitted.names == feature_names(model.scorer.layout)
+    assert model.scorer.fitted.num_train == 600
+    assert model.scorer.fitted.power == POWERS["balanced"]
+    stored = json.loads((folder / "ranker.json").read_text(encoding="utf-8"))
+    assert stored["kind"] == "boosted-trees"
+    names = {file.name for file in (folder / "lexical").iterdir()}
+    assert names == {"columns.npy", "frequencies.npy", "num_counted.npy", "starts.npy"}
+    listed = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
+    assert {"ranker.json", *(f"lexical/{name}" for name in names)} <= listed.keys()
+    assert model.metrics["test"]["P@1"] > 80
+    found = model.predict(list(DATA.test.texts), 5)
+    chances = model.probabilities(found)
+    truth = np.take_along_axis(DATA.test.positives.toarray(), found.ids, axis=1) > 0
+    assert chances[truth].mean() > 2 * chances[~truth].mean()
+
+
+def test_the_same_training_gives_the_same_ranker_and_the_same_predictions(folder, model, tmp_path):
+    again = train(DATA, "unidec", settings=LEARNED, out=tmp_path / "again")
+    assert (tmp_path / "again" / "ranker.json").read_bytes() == (folder / "ranker.json").read_bytes()
+    texts = list(DATA.test.texts)
+    one, other = again.predict(texts, 5), model.predict(texts, 5)
+    assert np.array_equal(one.ids, other.ids)
+    assert np.array_equal(one.scores, other.scores)
+
+
+def test_a_label_without_train_texts_can_be_first(model):
+    assert model.labels.frequencies[UNSEEN] == 0
+    text = f"{DATA.labels.texts[UNSEEN]}"
+    found = model.predict([text], 3)
+    assert found.ids[0, 0] == UNSEEN
+
+
+def test_a_label_that_is_added_later_can_be_first_and_is_gone_when_removed(model, tmp_path):
+    (label,) = model.add_labels(["brandnew gizmo"], ["new"])
+    texts = ["brandnew gizmo", "a gizmo, brandnew"]
+    assert model.predict(texts, 3).ids[:, 0].tolist() == [label] * 2
+    model.save(tmp_path / "grown")
+    loaded = Model.load(tmp_path / "grown")
+    assert np.array_equal(loaded.predict(texts, 5).scores, model.predict(texts, 5).scores)
+    (reason,) = explain(loaded, texts[0], k=1)
+    assert reason.id == label
+    assert reason.parts["word_coverage"] + reason.parts["word_overlap"] + reason.parts["char_overlap"] > 0
+    loaded.remove_labels([label])
+    assert label not in loaded.predict(texts, 30).ids
+    # Not even words lead to it.
+    rows = loaded.queries(texts)
+    assert label not in loaded.scorer.candidates(rows, loaded.scorer.ranker().counts, ["frequency"]).ids_NK
+
+
+def test_a_renamed_label_is_found_by_its_new_words(model):
+    model.rename_label(UNSEEN, "unheard of")
+    assert model.predict(["unheard of"], 1).ids.tolist() == [[UNSEEN]]
+
+
+def test_rare_labels_move_up_with_what_is_favoured(model):
+    texts, places = list(DATA.test.texts), {}
+    for favour, power in POWERS.items():
+        model.scorer.fitted = replace(model.scorer.fitted, power=power)
+        found = model.predict(texts, 24)
+        places[favour] = np.argmax(found.ids == UNSEEN, axis=1)
+    assert (places["rare"] <= places["balanced"]).all()
+    assert (places["balanced"] <= places["accuracy"]).all()
+    assert places["rare"].sum() < places["accuracy"].sum()
+
+
+def test_no_texts_and_odd_texts_are_answered(model):
+    assert model.predict([], 3).ids.shape == (0, 3)
+    odd = ["", "...", "\U0001f600", "w" * 5000, "\x00"]
+    found = model.predict(odd, 30)
+    assert found.ids.shape == (5, 30)
+    assert np.isfinite(found.scores[found.ids >= 0]).all()
+    # One text has the answer that it has among others.
+    assert np.array_equal(model.predict(odd[2:3], 30).ids, found.ids[2:3])
+
+
+@pytest.mark.parametrize("favour", POWERS)
+def test_the_metric_of_validation_follows_what_is_favoured(favour):
+    config = with_metric(load("auto", [f"predict.favour={favour}"]))
+    assert config.train.metric == METRICS[favour]
+    assert with_metric(load("auto", [f"predict.favour={favour}", "train.metric=P@3"])).train.metric == "P@3"
+
+
+def test_too_few_held_out_texts_leave_the_sum_and_say_so(caplog, tmp_path):
+    with caplog.at_level(logging.INFO, logger="unidex"):
+        model = train(topics(), "unidec", settings=LEARNED, out=tmp_path / "model")
+    (line,) = [record.getMessage() for record in caplog.records if "weighted sum" in record.getMessage()]
+    assert line.startswith("Labels are ranked by the weighted sum: a ranker needs 200 held-out texts, but there are ")
+    assert model.config.predict.rank == Model.load(tmp_path / "model").config.predict.rank == "sum"
+    assert model.scorer.fitted is model.scorer.lexical is None
+    assert not (tmp_path / "model" / "ranker.json").exists()
+    assert not (tmp_path / "model" / "lexical").exists()
+
+
+def test_without_validation_labels_are_ranked_by_the_sum():
+    model = train(topics(), "unidec", settings=[*LEARNED, "train.validation=0.0", "train.epochs=1"])
+    assert model.config.predict.rank == "sum"
+    assert model.scorer.fitted is None
+
+
+@pytest.mark.parametrize("content", ['{"kind": "forest"}', '{"kind": "boosted-trees"}', "[]", "{"])
+def test_a_damaged_ranker_is_named_when_the_folder_is_read(model, content, tmp_path):
+    model.save(tmp_path / "model")
+    (tmp_path / "model" / "ranker.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ModelError, match=r"ranker\.json"):
+        Model.load(tmp_path / "model")
+    # Also where the manifest has the hash of the damaged file.
+    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text(encoding="utf-8"))
+    manifest["files"]["ranker.json"] = hashlib.sha256(content.encode()).hexdigest()
+    (tmp_path / "model" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(ModelError, match="copy (the model|it) again"):
+        Model.load(tmp_path / "model")
+
+
+# The recipe auto: a ranker for the scores of a simulated decay phase.
+AUTO = [
+    "encoder.dim=16",
+    "features.min_df=1",
+    "train.epochs=1",
+    "train.decay_epochs=1",
+    "train.batch_size=50",
+    "train.validation=0.4",
+    "train.checkpoint_every=2",
+    "augment.method=none",
+    "pool.try_hard_negatives=0",
+]
+
+
+@pytest.mark.parametrize("phase", ["training", "simulated-decay", "decay"])
+def test_a_stopped_and_resumed_run_has_the_same_ranker(auto_folder, tmp_path, monkeypatch, phase):
+    step, steps = Trainer._step, []
+
+    def noted(self, rows, number):
+        steps.append(self.folder.name)
+        if steps.count(phase) == 4 and steps[-1] == phase:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, rows, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", noted)
+        with pytest.raises(TrainingStoppedError, match="stopped by a signal at step 4 of"):
+            train(DATA, "auto", settings=AUTO, out=tmp_path / "model")
+    train(DATA, "auto", settings=AUTO, out=tmp_path / "model", resume=True)
+    files = ["ranker.json", "calibration.json", "config.toml", "classifier.safetensors"]
+    files += [f"lexical/{name}.npy" for name in ("columns", "frequencies", "num_counted", "starts")]
+    for name in files:
+        assert (tmp_path / "model" / name).read_bytes() == (auto_folder / name).read_bytes(), name
+
+
+@pytest.fixture(scope="module")
+def auto_folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("models") / "auto"
+    model = train(DATA, "auto", settings=AUTO, out=out)
+    assert model.config.predict.rank == "learned"
+    return out
