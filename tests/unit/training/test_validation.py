@@ -21,9 +21,10 @@ from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
 from unidex.scoring.network_metrics import metric_value, metrics_of
 from unidex.training import trials as trying
+from unidex.training import validation as validating
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.trials import TRIALS, plan_trials
-from unidex.training.validation import Validation, _held_out, rarest_features
+from unidex.training.validation import Validation
 from unidex.verbs.train import train
 
 AUTO = [*QUICK, "train.validate_every=1", "train.epochs=4", "train.validation=0.2", "features.min_df=1"]
@@ -127,58 +128,19 @@ def test_labels_without_texts_are_no_training_points():
 # Which texts are held out.
 
 
-def grouped(num_groups, size, seed=0):
-    """Texts in random order whose groups share a feature each; all texts share one, and each has one of its own."""
-    num = num_groups * size
-    groups = np.random.default_rng(seed).permutation(np.repeat(np.arange(num_groups), size))
-    dense = np.zeros((num, num_groups + 1 + num), dtype=np.float32)
-    dense[np.arange(num), groups] = 1
-    dense[:, num_groups] = 1
-    dense[np.arange(num), num_groups + 1 + np.arange(num)] = 1
-    return sparse.csr_array(dense), groups
-
-
-def test_texts_that_are_alike_are_held_out_together():
-    rows, groups = grouped(10, 4)
-    assert rarest_features(rows).tolist() == groups.tolist()
+@pytest.mark.parametrize(("share", "most", "count"), [(0.1, 3000, 24), (0.01, 3000, 2), (0.5, 30, 30)])
+def test_texts_are_held_out_at_random_up_to_a_maximum(monkeypatch, share, most, count):
+    monkeypatch.setattr(validating, "_MAX_TEXTS", most)
+    data, texts = topics(), np.arange(240)
     seen = set()
-    for seed in range(8):
-        kept, held_out = _held_out(rows, 40, 0.2, seed)
-        # 8 texts of 40 are two whole groups of 4.
-        assert len(held_out) == 8
-        assert len(set(groups[held_out])) == 2
-        assert set(groups[held_out]).isdisjoint(groups[kept])
+    for seed in (0, 0, 1, 2):
+        validation = Validation.of(data, share, seed, texts, np.arange(24), ALONE)
+        held_out = np.setdiff1d(texts, validation.rows)
+        assert len(held_out) == count
+        assert np.array_equal(validation.rows, split_rows(240, count / 240, seed)[0])
+        assert set(validation.texts) <= set(held_out)
         seen.add(tuple(held_out))
-    assert len(seen) > 4
-
-
-@pytest.mark.parametrize(("share", "count"), [(0.1, 4), (0.33, 13), (0.01, 1), (0.99, 39)])
-def test_the_split_is_whole_has_the_asked_size_and_depends_on_the_seed_alone(share, count):
-    rows, groups = grouped(10, 4)
-    kept, held_out = _held_out(rows, 40, share, 3)
-    assert len(held_out) == count
-    assert np.sort(np.concatenate([kept, held_out])).tolist() == list(range(40))
-    assert (np.diff(kept) > 0).all()
-    assert (np.diff(held_out) > 0).all()
-    # One group at most is cut.
-    assert len(set(groups[held_out]) & set(groups[kept])) <= 1
-    for again in (_held_out(rows, 40, share, 3), _held_out(rows.copy(), 40, share, 3)):
-        assert np.array_equal(again[0], kept)
-        assert np.array_equal(again[1], held_out)
-
-
-def test_texts_of_no_shared_feature_stand_alone_in_one_group():
-    rows = sparse.csr_array(np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]], dtype=np.float32))
-    assert rarest_features(rows).tolist() == [4, 1, 1, 4]
-    kept, held_out = _held_out(rows, 4, 0.5, 0)
-    assert {tuple(kept), tuple(held_out)} == {(0, 3), (1, 2)}
-
-
-def test_texts_whose_features_are_not_known_are_held_out_at_random():
-    rows, held_out = _held_out(np.arange(50), 50, 0.2, 1)
-    expected = split_rows(50, 0.2, 1)
-    assert np.array_equal(rows, expected[0])
-    assert np.array_equal(held_out, expected[1])
+    assert len(seen) == 3
 
 
 # What is chosen.

@@ -133,7 +133,7 @@ def test_a_model_without_a_knn_part_says_how_to_get_one(tmp_path):
     settings = [*QUICK, "train.epochs=1"]
     model = train(topics(num_test=0), "unidec", settings=settings)
     file = written(tmp_path / "pairs.jsonl", GOOD)
-    with pytest.raises(ModelError, match="weight above 0, but this one has none; train it with --set") as caught:
+    with pytest.raises(ModelError, match="a kNN part, but those of this one have none; train it with --set") as caught:
         remember_texts(model, file)
     remedy = str(caught.value).partition("train it with ")[2].replace("--set ", "").split()
     model = train(topics(num_test=0), "unidec", settings=[*settings, *remedy])
