@@ -161,7 +161,7 @@ def test_a_damaged_ranker_is_named_when_the_folder_is_read(model, content, tmp_p
     manifest = json.loads((tmp_path / "model" / "manifest.json").read_text(encoding="utf-8"))
     manifest["files"]["ranker.json"] = hashlib.sha256(content.encode()).hexdigest()
     (tmp_path / "model" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(ModelError, match="copy (the model|it) again"):
+    with pytest.raises(ModelError, match=r"copy (the model|it) again"):
         Model.load(tmp_path / "model")
 
 
