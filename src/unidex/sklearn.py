@@ -6,12 +6,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 
-from unidex.data.dataset import Dataset, Labels, Split
+from unidex.data.dataset import Dataset, Labels, Split, positives_of
 from unidex.data.texts import Texts
 from unidex.errors import DataError
-from unidex.model.model import Model
 from unidex.verbs.train import train
 
 
@@ -47,21 +45,16 @@ class UnidexClassifier:
         if any(isinstance(row, str) for row in labels):
             raise DataError("the labels of a text must be a list, but one is a plain string; write [label]")
         number: dict[Hashable, int] = {}
-        columns = [number.setdefault(label, len(number)) for row in labels for label in row]
-        ends = np.cumsum([0, *map(len, labels)])
+        rows = [[number.setdefault(label, len(number)) for label in row] for row in labels]
         self.classes_ = list(number)
         given = self.label_texts or {}
         label_texts = Texts.of([given.get(label, str(label)) for label in self.classes_])
-        ones = np.ones(len(columns), dtype=np.float32)
-        positives = sparse.csr_array((ones, columns, ends), shape=(len(texts), max(len(number), 1)))
         if not number:
             raise DataError("there must be at least one label to learn, but every list is empty")
-        split = Split.of(Texts.of(list(texts)), positives)
-        self.model_ = self._train(Dataset("fit", Labels(label_texts), split))
+        split = Split.of(Texts.of(list(texts)), positives_of(rows, len(number)))
+        dataset = Dataset("fit", Labels(label_texts), split)
+        self.model_ = train(dataset, self.recipe, settings=self.settings, seed=self.seed, device=self.device)
         return self
-
-    def _train(self, dataset: Dataset) -> Model:
-        return train(dataset, self.recipe, settings=self.settings, seed=self.seed, device=self.device)
 
     def predict(self, texts: Sequence[str]) -> list[list[Any]]:
         """Return the k best labels of each text, best first."""

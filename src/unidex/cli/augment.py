@@ -30,18 +30,18 @@ _FLAGS: dict[str, tuple[Any, str]] = {
 }
 
 
-def _given(flags: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in flags.items() if value is not None}
-
-
 @reads_data
 @with_flags(
     {
-        name: flag(name, None, meaning, type(default) | None, show_default=str(default))
+        name: flag(
+            *(name, None, meaning, type(default) | None),
+            show_default=str(default),
+            metavar="FILE" if name == "synonyms" else None,
+        )
         for name, (default, meaning) in _FLAGS.items()
     },
     "settings",
-    _given,
+    lambda flags: {name: value for name, value in flags.items() if value is not None},
 )
 def augment(
     data: Data,

@@ -47,12 +47,13 @@ def explain(
 
     Example: unidex explain hpo-model "Marfan syndrome" -k 2
     """
-    from unidex.verbs.explain import explain_text
+    from unidex.model.explanation import explain
     from unidex.verbs.models import load_model
 
     if text == "-":
         text = sys.stdin.read().rstrip("\r\n")
-    rows = explain_text(load_model(model), text, k=k, labels=label or None, mode=mode, num_texts=texts)  # type: ignore[arg-type]
+    found = explain(load_model(model), text, k=k, labels=label or None, mode=mode, num_texts=texts)  # type: ignore[arg-type]
+    rows = [reason.as_dict() for reason in found]
     if as_json:
         print_json({"text": text, "labels": rows})
         return
@@ -84,17 +85,14 @@ class _Page:
             self._print([(f"   {name:<14}{value:8.4f}  ", ""), (bar, "green" if value >= 0 else "red")])
         pieces = marked_pieces(text, row["tokens"])
         if pieces:
-            self._print(
-                [("   text          ", ""), *((self._signed(piece, mark), _STYLES[mark]) for piece, mark in pieces)]
-            )
+            signs = dict.fromkeys(_SIGNS, "") if self._console else _SIGNS
+            marked = [(f"{signs[mark]}{piece}{signs[mark]}", _STYLES[mark]) for piece, mark in pieces]
+            self._print([("   text          ", ""), *marked])
         for what, key, value in (("train text", "texts", "similarity"), ("occurs with", "together", "share")):
             for near in row[key]:
                 self._print(
                     [(f"   {what:<14}{near[value]:8.4f}  {_one_line(near['text'] or near.get('uid', ''))}", "")]
                 )
-
-    def _signed(self, piece: str, mark: int) -> str:
-        return piece if self._console else f"{_SIGNS[mark]}{piece}{_SIGNS[mark]}"
 
     def _print(self, pieces: list[tuple[str, str]]) -> None:
         if self._console is None:

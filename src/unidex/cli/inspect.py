@@ -36,11 +36,15 @@ def inspect(
 
 
 def _print(found: dict[str, Any]) -> None:
-    split = "" if not found["num_test"] else f", test {found['labels_per_text_test']:.2f}"
+    def both(name: str) -> str:
+        return f"{found[f'{name}_train']:,} / {found[f'{name}_test']:,}"
+
+    split = f", test {found['labels_per_text_test']:.2f}" if found["num_test"] else ""
     classes = " / ".join(f"{found[f'share_of_{name}_labels']:.1%}" for name in ("head", "torso", "tail"))
-    own, test_own = found["texts_that_are_labels_train"], found["texts_that_are_labels_test"]
-    own_filtered = found["texts_that_are_labels_filtered_train"]
-    test_own_filtered = found["texts_that_are_labels_filtered_test"]
+    own = [
+        f"{found[f'texts_that_are_labels_{name}']:,} ({found[f'texts_that_are_labels_filtered_{name}']:,})"
+        for name in ("train", "test")
+    ]
     rows: list[tuple[str, object]] = [
         ("texts, train / test", f"{found['num_train']:,} / {found['num_test']:,}"),
         ("labels", f"{found['num_labels']:,}"),
@@ -49,16 +53,10 @@ def _print(found: dict[str, Any]) -> None:
         ("words per text / per label", f"{found['words_per_text']:.1f} / {found['words_per_label']:.1f}"),
         ("head / torso / tail labels (>100, 10-100, <10 texts)", classes),
         ("labels never in train", f"{found['labels_never_in_train']:,}"),
-        (
-            "texts without labels, train / test",
-            f"{found['texts_without_labels_train']:,} / {found['texts_without_labels_test']:,}",
-        ),
+        ("texts without labels, train / test", both("texts_without_labels")),
         ("test texts that are in train", f"{found['test_texts_in_train']:,}"),
-        (
-            "texts that are labels, train / test (filtered)",
-            f"{own:,} ({own_filtered:,}) / {test_own:,} ({test_own_filtered:,})",
-        ),
-        ("filter pairs, train / test", f"{found['filter_pairs_train']:,} / {found['filter_pairs_test']:,}"),
+        ("texts that are labels, train / test (filtered)", " / ".join(own)),
+        ("filter pairs, train / test", both("filter_pairs")),
         ("relevance", "graded" if found["graded_relevance"] else "all 1"),
         ("propensity constants A, B", f"{found['propensity_a']:g}, {found['propensity_b']:g}"),
     ]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unidex.cli.help_texts import add_verb
 from unidex.cli.output import print_json, print_result, print_table, print_text
-from unidex.cli.shared_options import Json, ModelFolder, NewFolder, PairsFile, picture, reads_data
+from unidex.cli.shared_options import Json, ModelFolder, NewFolder, PairsFile, add_verb, picture, reads_data
 from unidex.data.read_options import ReadOptions
 
 if TYPE_CHECKING:

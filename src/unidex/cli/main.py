@@ -15,20 +15,18 @@ import typer
 from unidex import __version__
 from unidex.cli.augment import augment
 from unidex.cli.calibrate import calibrate
-from unidex.cli.compare import compare
+from unidex.cli.compare import compare, report
 from unidex.cli.convert import convert
-from unidex.cli.evaluate import evaluate
 from unidex.cli.explain import explain
-from unidex.cli.help_texts import add_verb
 from unidex.cli.inspect import inspect
 from unidex.cli.labels import app as labels_app
 from unidex.cli.output import ReaderLeftError, install_logging, install_progress
 from unidex.cli.predict import predict
 from unidex.cli.recipes import config, recipes
 from unidex.cli.remember import remember
-from unidex.cli.report import report
-from unidex.cli.score import score
+from unidex.cli.score import evaluate, score
 from unidex.cli.serve import serve
+from unidex.cli.shared_options import add_verb
 from unidex.cli.train import train
 from unidex.errors import UnidexError
 

@@ -91,19 +91,19 @@ class _Bars:
         started = time.monotonic()
         number: Any = None
         done = 0.0
-        said = ""
+        last_note = ""
 
         def advance(amount: float, note: str = "") -> None:
-            nonlocal number, done, said
+            nonlocal number, done, last_note
             done += amount
-            said = note or said
+            last_note = note or last_note
             if number is None and time.monotonic() - started > _SHOW_AFTER_SECONDS:
                 if self.display is None:
                     self.display = _display()
                     self.display.start()
                 number = self.display.add_task(what, total=total, amount="", note="")
             if number is not None:
-                self.display.update(number, completed=done, amount=_amount(done, total, unit), note=said)
+                self.display.update(number, completed=done, amount=_amount(done, total, unit), note=last_note)
 
         try:
             yield advance

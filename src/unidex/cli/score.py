@@ -1,4 +1,4 @@
-"""``unidex score``: every metric, for predictions of any system."""
+"""``unidex evaluate`` and ``unidex score``: every metric, of a model or of predictions by any system."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unidex.cli.output import print_result, print_table
-from unidex.cli.shared_options import Data, Json, reads_data
+from unidex.cli.shared_options import Data, Json, ModelFolder, ModeOption, reads_data
 from unidex.data.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -43,6 +43,29 @@ def score(
 
     results = score_predictions(predictions, read(data, reading), split=split, use_filter=not no_filter)
     print_result(results.as_dict(), as_json, lambda: print_scores(results))
+
+
+@reads_data
+def evaluate(
+    model: ModelFolder,
+    data: Data,
+    reading: ReadOptions,
+    split: Annotated[str, typer.Option("--split", help="The texts to predict: test or train.")] = "test",
+    mode: ModeOption = None,
+    as_json: Json = False,
+) -> None:
+    """Score a model on a data set.
+
+    Metrics are in percent; filter pairs are removed from the predictions before the cut at k.
+
+    Examples: unidex evaluate hpo-model hpo; unidex evaluate model ./shop --mode dual --json
+    """
+    from unidex.data.formats import read
+    from unidex.verbs.evaluate import evaluate
+    from unidex.verbs.models import load_model
+
+    scores = evaluate(load_model(model), read(data, reading), split=split, mode=mode)  # type: ignore[arg-type]
+    print_result(scores.as_dict(), as_json, lambda: print_scores(scores))
 
 
 def print_scores(scores: Scores) -> None:

@@ -1,4 +1,4 @@
-"""Options that several verbs share; a flag means the same everywhere."""
+"""Verbs as commands, and the options that several share; a flag means the same everywhere."""
 
 from __future__ import annotations
 
@@ -102,18 +102,29 @@ def with_flags(
 
 
 def _read_options(flags: dict[str, Any]) -> ReadOptions:
-    return ReadOptions(columns=_columns(flags.pop("column")), **flags)
-
-
-def _columns(given: list[str] | None) -> dict[str, str]:
     columns = {}
-    for item in given or ():
+    for item in flags.pop("column") or ():
         role, equals, name = item.partition("=")
         if not equals:
             raise DataError(f"--column must be ROLE=NAME, such as text=title, but is {item!r}")
         columns[role] = name
-    return columns
+    return ReadOptions(columns=columns, **flags)
 
 
 # The flags for reading DATA, as one argument ``reading: ReadOptions``.
 reads_data = with_flags(_READING, "reading", _read_options)
+
+
+def help_text(docstring: str) -> str:
+    r"""Join the lines of each paragraph, and escape brackets, which Typer would read as markup.
+
+    >>> help_text("Add texts\nto a list [of texts].")
+    'Add texts to a list \\[of texts].'
+    """
+    paragraphs = inspect.cleandoc(docstring).replace("[", r"\[").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def add_verb(app: typer.Typer, name: str, verb: Callable[..., None], *, hidden: bool = False) -> None:
+    """Add a verb to a command, with its docstring as help; --help does not list a hidden one."""
+    app.command(name, help=help_text(verb.__doc__ or ""), hidden=hidden)(verb)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,6 +19,14 @@ def train(
     reading: ReadOptions,
     recipe: Annotated[str, typer.Option("--recipe", help="A recipe (unidex recipes) or a TOML file.")] = "auto",
     settings: Settings = None,
+    favour: Annotated[
+        Literal["accuracy", "balanced", "rare"] | None,
+        typer.Option(
+            "--favour",
+            help="What to rank for: accuracy (P@k), rare labels (PSP@k), or both balanced.  [default: balanced]",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same model.")] = 0,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run with the same --out.")] = False,
@@ -31,14 +39,15 @@ def train(
 
     On several processes or machines: torchrun --nproc-per-node 4 -m unidex train ... (docs/how-to/many-processes.md).
 
-    Examples: unidex train hpo --out hpo-model; unidex train a.csv --out a --recipe unidec --set train.epochs=5
+    Examples: unidex train hpo --out hpo-model; unidex train a.csv --out a --favour rare
     """
     from unidex.cli.score import print_scores
     from unidex.verbs.score import Scores
     from unidex.verbs.train import train_together
 
+    chosen = [*(settings or ()), *([] if favour is None else [f"predict.favour={favour}"])]
     model = train_together(
-        data, recipe, out=out, settings=settings or (), seed=seed, device=device, resume=resume, reading=reading
+        data, recipe, out=out, settings=chosen, seed=seed, device=device, resume=resume, reading=reading
     )
     if model is None:
         return

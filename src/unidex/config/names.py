@@ -39,12 +39,9 @@ class Names:
         """The name itself; one that is not known is an error of the recipe."""
         if name not in self._known:
             *others, last = (repr(known) for known in self)
-            raise PydanticCustomError("unknown_name", "Input should be {known}", {"known": _either(others, last)})
+            either = f"{', '.join(others)} or {last}" if others else last
+            raise PydanticCustomError("unknown_name", "Input should be {known}", {"known": either})
         return name
-
-
-def _either(others: list[str], last: str) -> str:
-    return f"{', '.join(others)} or {last}" if others else last
 
 
 # A module of encoders/ is an encoder of the same name.

@@ -1,11 +1,8 @@
-"""Recipes by name or file, with what a user says over them.
-
-A recipe is a TOML file of the sections of `config`. What is said with ``--set section.key=value`` goes over it, and
-over every stage of one that has stages.
-"""
+"""Recipes by name, file or model folder; ``--set section.key=value`` overrides a recipe and each of its stages."""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any
 
 from unidex.config import Config, Encoder, Stage, merged, parse
 from unidex.config.names import ENCODERS
+from unidex.config.renamed import OLD_NAMES, with_new_names
 from unidex.config.rules import check_rules
 from unidex.config.section import Section
 from unidex.config.stages import check_stages
@@ -28,7 +26,7 @@ def recipe_names() -> list[str]:
 def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Config:
     """A recipe by name or TOML file, with ``section.key=value`` overrides.
 
-    An override goes over what every stage says itself; ``stages.NAME.section.key=value`` is for one stage.
+    An override holds in every stage; ``stages.NAME.section.key=value`` is for one stage.
 
     >>> load("unidec", ["train.epochs=3"]).train.epochs
     3
@@ -60,6 +58,17 @@ def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Con
         )
     check_rules(found)
     return join_stages(found, where=name)
+
+
+def read_saved(folder: Path) -> Config:
+    """The recipe of a model folder, also of one that was written under older names."""
+    file = folder / "config.toml"
+    settings = read_toml(file)
+    try:
+        found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["format"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        found = None  # others report a manifest that cannot be read
+    return parse(with_new_names(settings) if found in OLD_NAMES else settings, where=str(file))
 
 
 def join_stages(found: dict[str, Config], *, where: str) -> Config:

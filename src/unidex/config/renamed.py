@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Old name -> new name, of the settings of model folders of formats 1 and 2.
+OLD_NAMES = (1, 2)  # the formats of model folders that have them
+# Old name -> new name.
 RENAMED = {
     "heads.classifier_rare": "heads.classifier_feature_smoothing",
     "heads.classifier_start": "heads.classifier_init",

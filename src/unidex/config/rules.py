@@ -67,7 +67,7 @@ ON, OFF, IS_SET = is_(True), is_(False), is_not(0)
 YES = Condition("", bool)
 _BY_NAME = Condition("other than 'none' or 'auto'", lambda value: value not in ("none", "auto"))
 
-# Facts that are more than one setting: how they are said, and how they are found.
+# Facts that are more than one setting: their text, and how they are found.
 _FACTS: dict[str, tuple[str, Callable[[Facts], Any]]] = {
     "tree": ("a label tree (tree.levels)", lambda facts: facts.config.has_tree),
     "separate_encoders": (
@@ -286,7 +286,7 @@ def rules_markdown() -> str:
     lines = ["| with | not with | because | remedy |", "|---|---|---|---|"]
     for rule in RULES:
         when, never = (
-            ", ".join(_said(name, condition) for name, condition in part.items()) for part in (rule.when, rule.never)
+            ", ".join(_text_of(name, condition) for name, condition in part.items()) for part in (rule.when, rule.never)
         )
         lines.append(f"| {when} | {never} | {rule.reason} | {rule.remedy} |")
     return "\n".join(lines) + "\n"
@@ -300,7 +300,7 @@ _CAPABILITIES = {
 }
 
 
-def _said(name: str, condition: Condition) -> str:
+def _text_of(name: str, condition: Condition) -> str:
     section, dot, key = name.partition(".")
     if not dot:
         return _FACTS[name][0]

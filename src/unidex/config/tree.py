@@ -57,7 +57,7 @@ class Tree(Section):
 
 
 def at_level(numbers: Sequence[_Number], level: int) -> _Number:
-    """The number of a level; the last one goes on.
+    """The number of a level; the last one holds for deeper levels.
 
     >>> [at_level([128, 256], level) for level in range(3)]
     [128, 256, 256]

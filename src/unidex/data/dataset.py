@@ -160,6 +160,17 @@ def split_rows(num_rows: int, fraction: float, seed: int) -> tuple[NDArray[np.in
     return np.sort(order[size:]), np.sort(order[:size])
 
 
+def positives_of(rows: Sequence[Sequence[int]], num_labels: int) -> sparse.csr_array:
+    """The positives of texts, given as the labels of each.
+
+    >>> positives_of([[1], [], [0, 1]], 2).toarray().tolist()
+    [[0.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
+    """
+    labels = np.array([label for row in rows for label in row], dtype=np.int64)
+    ends = np.cumsum([0, *map(len, rows)])
+    return sparse.csr_array((np.ones(len(labels), dtype=np.float32), labels, ends), shape=(len(rows), num_labels))
+
+
 def canonical(pairs: sparse.csr_array, dtype: type[np.generic]) -> sparse.csr_array:
     """Sorted columns, duplicates merged by the maximum, zeros dropped, read-only."""
     ascending = np.diff(pairs.indices, prepend=-1) > 0

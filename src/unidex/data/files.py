@@ -22,6 +22,7 @@ from unidex.errors import DataError, quoted
 CHUNK_BYTES = 1 << 17  # what is parsed from a piece still fits into the processor's cache: nearly twice as fast as 1 MB
 MAX_COLUMNS = 2**31 - 1
 _ROWS = 8192
+_FINITE = "values must be finite numbers"
 Fail = Callable[[str], DataError]  # makes the error of one line
 
 
@@ -238,9 +239,9 @@ def _read_npz(file: Path) -> sparse.csr_array:
         check_indices(matrix)
     except (ValueError, IndexError, TypeError, OverflowError, MemoryError) as error:
         raise DataError(f"the matrix breaks the CSR form ({error}); {remedy}", file=file) from None
-    values = single(matrix.data)
-    check_finite(values, matrix.indptr, file)
-    return sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+    table = sparse.csr_array((single(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
+    refuse_entries(~np.isfinite(table.data), table, _FINITE, file)
+    return table
 
 
 def check_indices(matrix: Any) -> None:
@@ -290,44 +291,28 @@ class SparseEntries:
 
     def matrix(self, file: Path, *, header_lines: int) -> sparse.csr_array:
         """All rows; a value that is not finite is refused with its line."""
-        values = single(self._values)
-        check_finite(values, np.array(self._ends), file, header_lines=header_lines)
         shape = (len(self._ends) - 1, self._num_columns)
-        return sparse.csr_array((values, np.array(self._columns, dtype=np.int64), np.array(self._ends)), shape=shape)
+        arrays = (single(self._values), np.array(self._columns, dtype=np.int64), np.array(self._ends))
+        table = sparse.csr_array(arrays, shape=shape)
+        refuse_entries(~np.isfinite(table.data), table, _FINITE, file, header_lines)
+        return table
 
 
 def single(values: ArrayLike) -> NDArray[np.float32]:
-    """Numbers in single precision; one that is too large becomes inf, which ``check_finite`` refuses with its line."""
+    """Numbers in single precision; one that is too large becomes inf, which is refused with its line."""
     with np.errstate(over="ignore"):
         return np.asarray(values).astype(np.float32)
 
 
-def check_finite(
-    values: NDArray[np.float32], indptr: NDArray[np.integer[Any]], file: Path, *, header_lines: int | None = None
+def refuse_entries(
+    bad: NDArray[np.bool_], table: sparse.csr_array, rule: str, file: Path, header_lines: int | None = None
 ) -> None:
-    """Values must be finite. ``header_lines``: lines before the first row, or None for a file without lines."""
-    _refuse(~np.isfinite(values), values, indptr, "values must be finite numbers", file, header_lines)
-
-
-def check_relevance(positives: sparse.csr_array, file: Path, *, header_lines: int | None = None) -> None:
-    """Relevance must not be negative (nor NaN, which reading has refused already)."""
-    rule = "relevance must be >= 0"
-    _refuse(positives.data < 0, positives.data, positives.indptr, rule, file, header_lines)
-
-
-def _refuse(
-    bad: NDArray[np.bool_],
-    values: NDArray[np.float32],
-    indptr: NDArray[np.integer[Any]],
-    rule: str,
-    file: Path,
-    header_lines: int | None,
-) -> None:
+    """Refuse a table with bad entries; ``header_lines`` are before its first row, None for a file without lines."""
     if bad.any():
         first = int(np.argmax(bad))
-        row = int(np.searchsorted(indptr, first, side="right")) - 1
+        row = int(np.searchsorted(table.indptr, first, side="right")) - 1
         raise DataError(
-            f"{rule}, but one in row {row} is {values[first]:g}; drop the pair or give it a weight",
+            f"{rule}, but one in row {row} is {table.data[first]:g}; drop the pair or give it a weight",
             file=file,
             line=None if header_lines is None else row + 1 + header_lines,
         )

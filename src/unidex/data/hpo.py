@@ -14,12 +14,9 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
-from scipy import sparse
-
 from unidex import progress
 from unidex.data import formats
-from unidex.data.dataset import Dataset, Labels, Split, split_rows
+from unidex.data.dataset import Dataset, Labels, Split, positives_of, split_rows
 from unidex.data.files import lines
 from unidex.data.formats import native
 from unidex.data.texts import Texts
@@ -87,10 +84,7 @@ def build(source: Path) -> Dataset:
 def _split(rows: list[tuple[str, set[str]]], number: dict[str, int]) -> Split:
     kept = [(disease, sorted(number[term] for term in terms if term in number)) for disease, terms in rows]
     kept = [(disease, labels) for disease, labels in kept if labels]
-    columns = [label for _, labels in kept for label in labels]
-    ends = np.cumsum([0, *(len(labels) for _, labels in kept)])
-    ones = np.ones(len(columns), dtype=np.float32)
-    positives = sparse.csr_array((ones, columns, ends), shape=(len(kept), len(number)))
+    positives = positives_of([labels for _, labels in kept], len(number))
     return Split.of(Texts.of([disease for disease, _ in kept]), positives)
 
 
@@ -137,5 +131,4 @@ def _annotations(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "unidex"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unidex"

@@ -100,7 +100,9 @@ def _from_ids(file: Path, num_rows: int, num_labels: int, k: int | None) -> TopK
     _check_once(ids, counts_N, num_labels, file, has_lines=False)
     # All -1 at the end of every row still says how many places the system was asked for.
     width = ids_NK.shape[1] if k is None else min(k, ids_NK.shape[1])
-    return _ranked(ids, _by_order(counts_N), counts_N, k).first(width)
+    # Scores that keep the order given: 0, -1, -2 ... in each row.
+    by_order = (_starts(counts_N) - np.arange(len(ids))).astype(np.float64)
+    return _ranked(ids, by_order, counts_N, k).first(width)
 
 
 def _from_json(file: Path, num_rows: int, labels: Labels, k: int | None) -> TopK:
@@ -209,11 +211,6 @@ def _check_once(ids: NDArray[np.int64], counts_N: NDArray[Any], num_labels: int,
         )
 
 
-def _by_order(counts_N: NDArray[Any]) -> NDArray[np.float64]:
-    """Scores that keep the order given: 0, -1, -2 ... in each row."""
-    return (_starts(counts_N) - np.arange(int(counts_N.sum()))).astype(np.float64)
-
-
 def _starts(counts_N: NDArray[Any]) -> NDArray[np.int64]:
     """For each entry, where the entries of its row begin."""
     return np.repeat(np.cumsum(counts_N) - counts_N, counts_N)
@@ -223,7 +220,8 @@ def _ranked(ids: NDArray[np.int64], scores: NDArray[np.float64], counts_N: NDArr
     """Entries that stand row after row as TopK. The work is by entries, not by rows times the longest row."""
     num_rows = len(counts_N)
     rows = np.repeat(np.arange(num_rows), counts_N)
-    if not _in_order(rows, scores, ids):
+    tied = (scores[:-1] == scores[1:]) & (ids[:-1] < ids[1:])
+    if not ((rows[:-1] != rows[1:]) | (scores[:-1] > scores[1:]) | tied).all():
         order = np.lexsort((ids, -scores, rows))
         ids, scores = ids[order], scores[order]
     places = np.arange(len(ids)) - _starts(counts_N)
@@ -236,12 +234,6 @@ def _ranked(ids: NDArray[np.int64], scores: NDArray[np.float64], counts_N: NDArr
     ids_NK[rows[kept], places[kept]] = ids[kept]
     scores_NK[rows[kept], places[kept]] = single[kept]
     return TopK(ids_NK, scores_NK)
-
-
-def _in_order(rows: NDArray[np.int64], scores: NDArray[np.float64], ids: NDArray[np.int64]) -> bool:
-    better = scores[:-1] > scores[1:]
-    tied = (scores[:-1] == scores[1:]) & (ids[:-1] < ids[1:])
-    return bool(((rows[:-1] != rows[1:]) | better | tied).all())
 
 
 def _single(scores: NDArray[np.float64], rows: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.float32]:

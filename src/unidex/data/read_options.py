@@ -15,31 +15,19 @@ ROLES = ("text", "title", "content", "labels", "relevance", "uid")
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How to read; every field has a default that suits most data.
+    """How to read; every field has a default that suits most data."""
 
-    Attributes:
-        format: name of a format, or None to detect it.
-        text: which fields make the text, where a format has titles and contents.
-        columns: role -> column name, for tables whose columns cannot be guessed.
-        separator: what separates labels in one cell, or None to guess.
-        test: a table of test texts beside the one given.
-        labels: a table of label texts beside the one given.
-        test_fraction: share of rows that become test where no test file is given.
-        split_seed: seed of that split.
-        propensity_a: propensity constant A, or None for the data set's own.
-        propensity_b: propensity constant B, or None for the data set's own.
-    """
-
-    format: str | None = None
-    text: TextFields = "title+content"
+    format: str | None = None  # name of a format, or None to detect it
+    text: TextFields = "title+content"  # which fields make the text, where a format has titles and contents
+    # role -> column name, for tables whose columns cannot be guessed
     columns: Mapping[str, str] = field(default_factory=dict)
-    separator: str | None = None
-    test: Path | None = None
-    labels: Path | None = None
-    test_fraction: float = 0.2
-    split_seed: int = 0
-    propensity_a: float | None = None
-    propensity_b: float | None = None
+    separator: str | None = None  # what separates labels in one cell, or None to guess
+    test: Path | None = None  # a table of test texts beside the one given
+    labels: Path | None = None  # a table of label texts beside the one given
+    test_fraction: float = 0.2  # share of rows that become test where no test file is given
+    split_seed: int = 0  # seed of that split
+    propensity_a: float | None = None  # propensity constant A, or None for the data set's own
+    propensity_b: float | None = None  # propensity constant B, or None for the data set's own
 
     def __post_init__(self) -> None:
         if self.text not in get_args(TextFields):

@@ -121,9 +121,11 @@ class Texts(Sequence[str]):
         (2, None)
         """
         if not self._distinct:
-            row = _first_repeat(list(self))
-            if row is not None:
-                return row
+            seen: set[str] = set()
+            for row, text in enumerate(self):
+                if text in seen:
+                    return row
+                seen.add(text)
             self._distinct = True
         return None
 
@@ -286,17 +288,6 @@ def _byte_lengths(texts: Sequence[str], *, ascii_only: bool) -> NDArray[np.int64
         for row in np.flatnonzero(~is_ascii).tolist():
             sizes[row] = len(texts[row].encode("utf-8", "surrogatepass"))
     return sizes
-
-
-def _first_repeat(texts: list[str]) -> int | None:
-    if len(set(texts)) == len(texts):
-        return None
-    seen: set[str] = set()
-    for row, text in enumerate(texts):
-        if text in seen:
-            return row
-        seen.add(text)
-    return None
 
 
 def _part(file: Path, what: str) -> Path:

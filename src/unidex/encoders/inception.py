@@ -27,7 +27,7 @@ from unidex.features.extractor import FeatureExtractor
 from unidex.features.tokens import TokenRows
 from unidex.features.word_rows import places_of_words, word_rows
 from unidex.nn.classifier_parts import scaled_rows, text_rows
-from unidex.nn.initialisation import random_vectors, xavier_layer, xavier_matrix
+from unidex.nn.initialisation import random_vectors, xavier_matrix
 from unidex.nn.row_table import RowTable, Touched
 from unidex.nn.spectral import SpectralLinear
 from unidex.nn.static_vectors import initialise_from
@@ -79,7 +79,9 @@ class InceptionEncoder(nn.Module):
         self.dense = nn.Sequential(nn.Dropout(share), nn.Linear(self.dim, self.dim), nn.GELU(), _Norm(self.dim))
         for module in self.modules():
             if isinstance(module, nn.Conv1d | nn.Linear) and not isinstance(module, SpectralLinear):
-                xavier_layer(module)
+                nn.init.xavier_uniform_(module.weight)
+                assert module.bias is not None
+                nn.init.zeros_(module.bias)
         self.eval()
 
     @classmethod
@@ -147,10 +149,7 @@ class InceptionEncoder(nn.Module):
         return flat + beside_flat
 
     def from_embeddings(self, text: str, copies: int) -> tuple[Tensor, Tensor]:
-        """Vectors of so many copies of one text, and the vectors of its words they were made from, as a leaf.
-
-        Each copy has a gradient of its own, so one backward pass serves as many scores as there are copies.
-        """
+        """Vectors of so many copies of one text, and the vectors of its words they were made from, as a leaf."""
         ids = torch.from_numpy(self.prepare([text]).flat().astype(np.int64)).to(self.table.weight.device)
         words_NTD = self.table.weight[ids].expand(copies, -1, -1).clone().requires_grad_()
         missing = self.settings.max_length - len(ids)

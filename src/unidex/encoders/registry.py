@@ -23,27 +23,22 @@ from safetensors.torch import load_file
 from unidex.config import Config
 from unidex.config.capabilities import EncoderCapabilities
 from unidex.config.names import ENCODERS
-from unidex.config.saved import read_saved
+from unidex.config.recipes import read_saved
 from unidex.errors import ConfigError, ModelError
 
 
 @dataclass(frozen=True)
 class RegisteredEncoder:
-    """An encoder and what the rest of the package must know of it.
+    """An encoder and what the rest of the package must know of it."""
 
-    Attributes:
-        name: its name in a recipe.
-        build: from a recipe, the train texts and the label texts, an encoder before training. The caller seeds torch.
-        load: from a recipe and the folder that the encoder has saved, an encoder whose weights the caller replaces.
-        must_match: settings of the section [encoder] that must be the same where trained weights are taken over.
-        can: what it can do.
-    """
-
-    name: str
+    name: str  # its name in a recipe
+    # From a recipe, the train texts and the label texts, an encoder before training. The caller seeds torch.
     build: Callable[[Config, Sequence[str], Sequence[str]], Any]
+    # From a recipe and the folder that the encoder has saved, an encoder whose weights the caller replaces.
     load: Callable[[Config, Path], Any]
+    # Settings of the section [encoder] that must be the same where trained weights are taken over.
     must_match: tuple[str, ...] = ()
-    can: EncoderCapabilities = field(default_factory=EncoderCapabilities)
+    can: EncoderCapabilities = field(default_factory=EncoderCapabilities)  # what it can do
 
 
 _REGISTERED: dict[str, RegisteredEncoder] = {}

@@ -58,9 +58,7 @@ class TransformerEncoder(nn.Module):
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         # Weights are float32 whatever they were saved as: half precision loses small steps. autocast rounds copies.
-        self.model = model.float()
-        self.settings = settings
-        self.tokenizer = tokenizer
+        self.model, self.tokenizer, self.settings = model.float(), tokenizer, settings
         self.dim = int(model.config.hidden_size)
         self.cache: Path | None = None
         self._pad = int(tokenizer.pad_token_id or 0)
@@ -166,10 +164,7 @@ class TransformerEncoder(nn.Module):
         return self._pooled(hidden_NTD, mask_NT)
 
     def from_embeddings(self, text: str, copies: int) -> tuple[Tensor, Tensor]:
-        """Vectors of so many copies of one text, and the vectors of its tokens they were made from, as a leaf.
-
-        Each copy has a gradient of its own, so one backward pass serves as many scores as there are copies.
-        """
+        """Vectors of so many copies of one text, and the vectors of its tokens they were made from, as a leaf."""
         device = next(self.model.parameters()).device
         ids, _ = self.prepare([text]).padded(self._pad)
         with torch.no_grad():

@@ -103,11 +103,7 @@ class Index(ABC):
     ) -> TopK:
         """The k best labels of each text.
 
-        Args:
-            queries_BD: one vector per text.
-            k: number of places.
-            allowed: ids of the only labels that may be returned; all where None.
-            forbidden: ids of labels that are not returned.
+        ``allowed`` are ids of the only labels that may be returned, ``forbidden`` ids of labels that are not returned.
         """
         check_k(k)
         check_vectors(queries_BD, "text vectors", self.query_dim)

@@ -73,7 +73,6 @@ class BlockedBce(LastPass):
     def __init__(
         self, labels: LabelBlocks, *, reduction: Reduction = "mean", keep_texts_without_positive: bool = False
     ) -> None:
-        """No pass, only the weights of pairs; for the options see `bce`."""
         self._factors_B = _factors(labels.targets, labels.dtype, reduction, keep_texts_without_positive, labels.ranks)
         self._value = self._factors_B.new_zeros(())
 

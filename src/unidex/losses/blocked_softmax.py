@@ -14,19 +14,9 @@ import torch
 from torch import Tensor
 
 from unidex.config import Loss as Settings
+from unidex.losses import softmax
 from unidex.losses.blocks import Block, LabelBlocks, LastPass, cut
 from unidex.losses.registry import RegisteredLoss, register
-from unidex.losses.softmax import (
-    DECOUPLED,
-    SUPCON,
-    Form,
-    decoupled_softmax,
-    exponentials_,
-    finite_or_zero,
-    mask_,
-    pushes,
-    supcon,
-)
 from unidex.losses.targets import Targets, one_positive
 
 # Scores are held in bits, divided by log 2, because powers of 2 take half the time of powers of e, as measured on x86.
@@ -58,8 +48,9 @@ class BlockedSoftmax(LastPass):
     unit = LOG_2
     is_reversed = True
 
-    def __init__(self, labels: LabelBlocks, *, form: Form = DECOUPLED, text_to_label: float = 1.0) -> None:
-        """The first pass; ``form`` is DECOUPLED or SUPCON."""
+    def __init__(
+        self, labels: LabelBlocks, *, form: softmax.Form = softmax.DECOUPLED, text_to_label: float = 1.0
+    ) -> None:
         if not 0 <= text_to_label <= 1:
             raise ValueError(f"text_to_label must be between 0 and 1, but is {text_to_label}")
         self._labels = labels
@@ -112,7 +103,7 @@ def _max(values: Tensor) -> Tensor:
 class _ByText:
     """The text-to-label direction. To make it is the first pass."""
 
-    def __init__(self, labels: LabelBlocks, form: Form, weight: float) -> None:
+    def __init__(self, labels: LabelBlocks, form: softmax.Form, weight: float) -> None:
         targets, ranks, dtype = labels.targets, labels.ranks, labels.dtype
         self._form, self._bits_L = form, None if labels.log_q_L is None else labels.log_q_L.to(dtype) / LOG_2
         self._small = small = _all_small(labels, self._bits_L)
@@ -124,19 +115,19 @@ class _ByText:
             self._correct_(scores_Bl, block)
             positives_M[block.positives] = scores_Bl[block.targets.rows, block.targets.columns]
             if not small:
-                mask_(scores_Bl, block.targets, form, -torch.inf)
+                softmax.mask_(scores_Bl, block.targets, form, -torch.inf)
                 before_B, highest_B = highest_B, torch.maximum(highest_B, scores_Bl.amax(1))
-                sums_B.mul_(torch.exp2(before_B - finite_or_zero(highest_B)))
-            self._powers_(scores_Bl, finite_or_zero(highest_B), block)
+                sums_B.mul_(torch.exp2(before_B - softmax.finite_or_zero(highest_B)))
+            self._powers_(scores_Bl, softmax.finite_or_zero(highest_B), block)
             sums_B.add_(scores_Bl.sum(1))
 
         # From the highest of this process to the highest of all; the powers of the last block are still of the former.
-        self._highest_B = finite_or_zero(highest_B if small else ranks.max_(highest_B.clone()))
+        self._highest_B = softmax.finite_or_zero(highest_B if small else ranks.max_(highest_B.clone()))
         fades_B = torch.exp2(highest_B - self._highest_B)
         sums_B = ranks.sum_(sums_B.mul_(fades_B))
         shares_M = weight * targets.shares_of(totals_B, (totals_B > 0).sum())
         values_M, self._pulls_M = form.terms(shares_M, _gaps(positives_M, targets.rows, self._highest_B, sums_B))
-        self._pushes_B = ranks.sum_(pushes(self._pulls_M, targets.rows, sums_B))
+        self._pushes_B = ranks.sum_(softmax.pushes(self._pulls_M, targets.rows, sums_B))
         self._last_pushes_B = self._pushes_B * fades_B
         self.value = values_M.sum()
 
@@ -158,9 +149,9 @@ class _ByText:
     def _powers_(self, scores_Bl: Tensor, highest_B: Tensor, block: Block) -> None:
         if self._small:
             scores_Bl.exp2_()
-            mask_(scores_Bl, block.targets, self._form, 0.0)
+            softmax.mask_(scores_Bl, block.targets, self._form, 0.0)
         else:
-            exponentials_(scores_Bl, highest_B[:, None], block.targets, self._form, in_bits=True)
+            softmax.exponentials_(scores_Bl, highest_B[:, None], block.targets, self._form, in_bits=True)
 
     def _push_and_pull_(self, powers_Bl: Tensor, pushes_B: Tensor, block: Block) -> None:
         powers_Bl.mul_(pushes_B[:, None])
@@ -170,7 +161,7 @@ class _ByText:
 class _ByLabel:
     """The label-to-text direction. Only labels with a positive text are anchors, so it looks at their columns alone."""
 
-    def __init__(self, labels: LabelBlocks, form: Form, weight: float) -> None:
+    def __init__(self, labels: LabelBlocks, form: softmax.Form, weight: float) -> None:
         targets, ranks = labels.targets, labels.ranks
         is_anchor_L = torch.zeros(targets.shape[1], dtype=torch.bool, device=targets.rows.device)
         is_anchor_L[targets.columns] = True
@@ -201,13 +192,13 @@ class _ByLabel:
         # Not index_select, which copies the whole block first where rows have gaps between them.
         grad_Ba = scores_Bl[:, anchors_a]
         positives_m = grad_Ba[rows, columns]
-        mask_(grad_Ba, block.targets, self._form, -torch.inf)
-        highest_a = finite_or_zero(grad_Ba.amax(0))
-        exponentials_(grad_Ba, highest_a, block.targets, self._form, in_bits=True)
+        softmax.mask_(grad_Ba, block.targets, self._form, -torch.inf)
+        highest_a = softmax.finite_or_zero(grad_Ba.amax(0))
+        softmax.exponentials_(grad_Ba, highest_a, block.targets, self._form, in_bits=True)
         sums_a = grad_Ba.sum(0)
         gaps_m = _gaps(positives_m, columns, highest_a, sums_a)
         values_m, pulls_m = self._form.terms(self._shares_M[block.positives], gaps_m)
-        grad_Ba.mul_(pushes(pulls_m, columns, sums_a))
+        grad_Ba.mul_(softmax.pushes(pulls_m, columns, sums_a))
         grad_Ba[rows, columns] -= pulls_m
         self.value = self.value + values_m.sum()
         return anchors_a, grad_Ba
@@ -224,9 +215,11 @@ def _gaps(positives_M: Tensor, anchors_M: Tensor, highest: Tensor, sums: Tensor)
 def _registered(name: str, is_supcon: Callable[[Settings], bool], **more: Any) -> RegisteredLoss:
     return RegisteredLoss(
         name,
-        dense=lambda settings: supcon if is_supcon(settings) else decoupled_softmax,
+        dense=lambda settings: softmax.supcon if is_supcon(settings) else softmax.decoupled_softmax,
         blocked=lambda settings: partial(
-            BlockedSoftmax, form=SUPCON if is_supcon(settings) else DECOUPLED, text_to_label=settings.text_to_label
+            BlockedSoftmax,
+            form=softmax.SUPCON if is_supcon(settings) else softmax.DECOUPLED,
+            text_to_label=settings.text_to_label,
         ),
         takes_text_to_label=True,
         takes_log_q=True,

@@ -44,7 +44,6 @@ class BlockedSoftTopk(LastPass):
     """
 
     def __init__(self, labels: LabelBlocks, *, k: int | Literal["positives"] = 5, alpha: float = 2.0) -> None:
-        """All passes but the last; for the options see `soft_topk_loss`."""
         check_options(k, alpha)
         # Scores are held in bits, alpha s / log 2, so that alpha takes no pass over them.
         self.unit = LOG_2 / alpha

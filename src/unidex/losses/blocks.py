@@ -30,19 +30,12 @@ NUMBERS = 1 << 22
 
 
 class BlockedGrad(NamedTuple):
-    """The value of a loss over all labels and its gradients.
+    """The value of a loss over all labels and its gradients."""
 
-    Attributes:
-        value: a scalar over the labels of all processes; the same on each.
-        texts_BD: gradient of the texts through the labels of this process. The whole is the sum over processes.
-        labels_LD: gradient of the labels of this process; None where a sink took it.
-        scale: gradient of the scale through the labels of this process. The whole is the sum over processes.
-    """
-
-    value: Tensor
-    texts_BD: Tensor
-    labels_LD: Tensor | None
-    scale: Tensor
+    value: Tensor  # a scalar over the labels of all processes; the same on each
+    texts_BD: Tensor  # gradient of the texts through the labels of this process. The whole is the sum over processes.
+    labels_LD: Tensor | None  # gradient of the labels of this process; None where a sink took it
+    scale: Tensor  # gradient of the scale through the labels of this process. The whole is the sum over processes.
 
 
 # Takes the gradient of a block of labels as soon as it is known, so that no L x D gradient is kept. Each block comes
@@ -144,9 +137,7 @@ class LabelBlocks:
 class LastPass(ABC):
     """A blocked loss that has seen all labels and gives its gradient block by block.
 
-    Attributes:
-        unit: the scores that `gradient_` gets are divided by this.
-        is_reversed: whether the last block comes first.
+    Scores that `gradient_` gets are divided by ``unit``; with ``is_reversed`` the last block comes first.
     """
 
     unit: float = 1.0

@@ -70,7 +70,6 @@ class BlockedContrastive(BlockedHardest):
     """`contrastive` over all labels, block by block, with the same options; SiameseXML's negatives come from a pool."""
 
     def __init__(self, labels: LabelBlocks, *, num_negatives: int = 10, **options: Any) -> None:
-        """The pass over the labels."""
         super().__init__(labels, _loss(**options), num_negatives)
 
 

@@ -56,7 +56,6 @@ class BlockedHardest(LastPass):
     """
 
     def __init__(self, labels: LabelBlocks, loss: HardestLoss, num_negatives: int) -> None:
-        """The pass over the labels, and the loss."""
         if num_negatives < 1:
             raise ValueError(f"num_negatives must be at least 1, but is {num_negatives}")
         own, ranks = labels.targets, labels.ranks

@@ -24,20 +24,15 @@ from unidex.losses.targets import Targets
 class HeadLoss:
     """What one head minimises: ``loss + bce_weight * bce``, both on the same scores.
 
-    Attributes:
-        registered: the loss.
-        settings: the section [loss] of the recipe.
-        bce_weight: weight of an additional BCE, the mean over pairs; 0 for none.
-
     >>> loss = HeadLoss.of("one-positive", Settings(text_to_label=1.0))
     >>> targets = loss.sample(Targets.of([0, 0], [0, 1], shape=(1, 2)), seed=0)
     >>> targets.totals(torch.float32)
     tensor([1.])
     """
 
-    registered: RegisteredLoss
-    settings: Settings
-    bce_weight: float = 0.0
+    registered: RegisteredLoss  # the loss
+    settings: Settings  # the section [loss] of the recipe
+    bce_weight: float = 0.0  # weight of an additional BCE, the mean over pairs; 0 for none
 
     @classmethod
     def of(cls, name: str, settings: Settings, *, bce_weight: float = 0.0) -> HeadLoss:
@@ -97,7 +92,6 @@ class Collected(LastPass):
     """
 
     def __init__(self, labels: LabelBlocks, *, dense: Callable[[Tensor | None], Loss]) -> None:
-        """The pass over the labels, and the loss."""
         ranks, everywhere = labels.ranks, labels.everywhere()
         scores_BL = torch.empty(labels.targets.shape, dtype=labels.dtype, device=labels.texts_BD.device)
         for block in labels.blocks:

@@ -37,26 +37,19 @@ def sampled_positives(targets: Targets, settings: Settings, generator: torch.Gen
 
 @dataclass(frozen=True)
 class RegisteredLoss:
-    """A loss and what the training step must know of it.
+    """A loss and what the training step must know of it."""
 
-    Attributes:
-        name: its name in a recipe.
-        dense: from the settings, the loss on a matrix of scores.
-        blocked: from the settings, the loss on texts and labels, block by block. Without it the blocked form collects
-            the scores of all blocks and calls the dense form.
-        settings: the keys of the section [loss] that it reads.
-        sample: which positives of a text it trains on in a step.
-        takes_text_to_label: whether it is also taken from labels to texts where ``loss.text_to_label`` is below 1.
-        takes_log_q: whether ``loss.log_q`` corrects its scores.
-    """
-
-    name: str
-    dense: Callable[[Settings], Loss]
+    name: str  # its name in a recipe
+    dense: Callable[[Settings], Loss]  # from the settings, the loss on a matrix of scores
+    # From the settings, the loss on texts and labels, block by block. Without it the blocked form collects the scores
+    # of all blocks and calls the dense form.
     blocked: Callable[[Settings], BlockedLoss] | None = None
-    settings: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()  # the keys of the section [loss] that it reads
+    # Which positives of a text it trains on in a step.
     sample: Callable[[Targets, Settings, torch.Generator], Targets] = all_positives
+    # Whether it is also taken from labels to texts where ``loss.text_to_label`` is below 1.
     takes_text_to_label: bool = False
-    takes_log_q: bool = False
+    takes_log_q: bool = False  # whether ``loss.log_q`` corrects its scores
 
 
 _REGISTERED: dict[str, RegisteredLoss] = {}

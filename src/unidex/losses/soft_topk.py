@@ -26,11 +26,8 @@ def topk_thresholds(scores_BP: Tensor, k: int | Tensor, *, alpha: float = 2.0, n
     Found by Newton's method on a function whose slope is bounded from both sides (see `thresholds`), where DEXML
     bisects; the scores stay as they are.
 
-    Args:
-        scores_BP: B x P scores; -inf takes no part.
-        k: how many labels are chosen, one number or one per text (B, int).
-        alpha: how sharp the choice is.
-        num_steps: how many steps at most.
+    A score of -inf takes no part. ``k`` is how many labels are chosen, one number or one per text (B, int); ``alpha``
+    is how sharp the choice is.
 
     References: DEXML (arXiv 2310.10636, section 4.3).
 

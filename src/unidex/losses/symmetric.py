@@ -10,19 +10,8 @@ import math
 import torch
 from torch import Tensor
 
+from unidex.losses import softmax
 from unidex.losses.gradient import Loss, LossGrad, check_scores
-from unidex.losses.softmax import (
-    DECOUPLED,
-    SUPCON,
-    Form,
-    correct_log_q,
-    decoupled_softmax,
-    exponentials_,
-    finite_or_zero,
-    mask_,
-    pushes,
-    supcon,
-)
 from unidex.losses.targets import Targets
 
 # A temporary of the fused form has at most this many numbers.
@@ -32,7 +21,7 @@ BLOCK = 1 << 20
 def symmetric(
     scores_BP: Tensor,
     targets: Targets,
-    loss: Loss = decoupled_softmax,
+    loss: Loss = softmax.decoupled_softmax,
     *,
     text_to_label: float = 0.5,
     log_q_P: Tensor | None = None,
@@ -46,13 +35,8 @@ def symmetric(
     In the label-to-text direction the anchors are the labels with a positive text in the batch and their pool are the
     texts of the batch. A text without a positive is no anchor, yet it stays in the labels' pool.
 
-    Args:
-        scores_BP: consumed, as by every loss.
-        targets: the positive and ignored pairs; a soft target is divided by the sum over its text in the one
-            direction and over its label in the other.
-        loss: what is taken in both directions.
-        text_to_label: weight of the text-to-label direction, 0 to 1.
-        log_q_P: the correction of `correct_log_q`, in the text-to-label direction.
+    A soft target is divided by the sum over its text in the one direction and over its label in the other. ``log_q_P``
+    is the correction of `correct_log_q`, in the text-to-label direction.
 
     References: UniDEC (arXiv 2405.03714), L_D and L_C with lambda 0.5.
 
@@ -67,7 +51,9 @@ def symmetric(
     check_scores(scores_BP, targets)
     if not 0 <= text_to_label <= 1:
         raise ValueError(f"text_to_label must be between 0 and 1, but is {text_to_label}")
-    form = DECOUPLED if loss is decoupled_softmax else SUPCON if loss is supcon else None
+    form = (
+        softmax.DECOUPLED if loss is softmax.decoupled_softmax else softmax.SUPCON if loss is softmax.supcon else None
+    )
     # The fused form has to look at the range of the scores first. On a CPU that is a branch; elsewhere it
     # would wait for the device, and two passes are cheaper than waiting.
     if form is not None and scores_BP.device.type == "cpu" and scores_BP.numel():
@@ -81,14 +67,14 @@ def _two_passes(
     scores_BP: Tensor, targets: Targets, loss: Loss, text_to_label: float, log_q_P: Tensor | None
 ) -> LossGrad:
     copy_BP = scores_BP.clone()
-    by_text = loss(copy_BP if log_q_P is None else correct_log_q(copy_BP, log_q_P), targets)
+    by_text = loss(copy_BP if log_q_P is None else softmax.correct_log_q(copy_BP, log_q_P), targets)
     by_label = loss(scores_BP.T, targets.transposed())
     value = text_to_label * by_text.value + (1 - text_to_label) * by_label.value
     return LossGrad(value, scores_BP.mul_(1 - text_to_label).add_(by_text.gradient, alpha=text_to_label))
 
 
 def _fused(
-    scores_BP: Tensor, targets: Targets, form: Form, text_to_label: float, log_q_P: Tensor | None
+    scores_BP: Tensor, targets: Targets, form: softmax.Form, text_to_label: float, log_q_P: Tensor | None
 ) -> LossGrad | None:
     """One exponential for both directions: E_ip = exp(s_ip - top) gives both sums, E_ip (u_i r_p + v_p) the gradient.
 
@@ -102,9 +88,9 @@ def _fused(
     log_r_P = None if log_q_P is None else log_q_P.to(dtype).neg()
     if log_r_P is not None:
         log_r_P = log_r_P - log_r_P.amax()
-    mask_(scores_BP, targets, form, -torch.inf)
+    softmax.mask_(scores_BP, targets, form, -torch.inf)
     highest_B, highest_P = scores_BP.amax(1), scores_BP.amax(0)
-    top = finite_or_zero(highest_B.amax())
+    top = softmax.finite_or_zero(highest_B.amax())
     range_ = top - torch.minimum(
         _lowest(highest_B, targets.totals(dtype), top), _lowest(highest_P, transposed.totals(dtype), top)
     )
@@ -117,7 +103,7 @@ def _fused(
         scores_BP[targets.ignored_rows, targets.ignored_columns] = ignored_I
         return None
 
-    exponentials_(scores_BP, top, targets, form)
+    softmax.exponentials_(scores_BP, top, targets, form)
     shifted_M = positives_M - top
     r_P = None if log_r_P is None else log_r_P.exp()
     sums_B = scores_BP.sum(1) if r_P is None else scores_BP @ r_P
@@ -126,8 +112,8 @@ def _fused(
     gaps_by_label_M = sums_P.log()[columns] - shifted_M
     values_by_text_M, pulls_by_text_M = form.terms(text_to_label * targets.shares(dtype), gaps_by_text_M)
     values_by_label_M, pulls_by_label_M = form.terms((1 - text_to_label) * transposed.shares(dtype), gaps_by_label_M)
-    pushes_B = pushes(pulls_by_text_M, rows, sums_B)
-    pushes_P = pushes(pulls_by_label_M, columns, sums_P)
+    pushes_B = softmax.pushes(pulls_by_text_M, rows, sums_B)
+    pushes_P = softmax.pushes(pulls_by_label_M, columns, sums_P)
     # By blocks of rows, so that the factors take little memory however many texts and labels there are.
     size = max(1, BLOCK // scores_BP.shape[1])
     for start in range(0, scores_BP.shape[0], size):

@@ -66,7 +66,6 @@ class BlockedTriplet(BlockedHardest):
     """`triplet` over all labels, block by block, with the same options; NGAME takes negatives from a pool alone."""
 
     def __init__(self, labels: LabelBlocks, *, num_negatives: int = 10, **options: Any) -> None:
-        """The pass over the labels."""
         super().__init__(labels, _loss(**options), num_negatives)
 
 

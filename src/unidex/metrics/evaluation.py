@@ -11,19 +11,9 @@ from scipy import sparse
 
 from unidex.data.dataset import Propensity, Split
 from unidex.errors import DataError, listed, quoted
+from unidex.metrics import ranked_lists
 from unidex.metrics.bins import CLASSES, Bin, contributions, frequency_bins, frequency_classes
 from unidex.metrics.propensity import inverse_propensity
-from unidex.metrics.ranked_lists import (
-    LabelWeights,
-    any_hit,
-    best_gains,
-    binary,
-    coverage,
-    ndcg,
-    precision,
-    recall,
-    reciprocal_rank,
-)
 from unidex.sparse_rows import contains
 from unidex.topk import PADDING, TopK
 
@@ -92,7 +82,9 @@ class Evaluation:
         self.propensity = Propensity() if propensity is None else propensity
         self.rows_without_truth = rows_without_truth
         self.label_frequencies = np.array(label_frequencies, dtype=np.int64)
-        self._weights = LabelWeights.of(inverse_propensity(self.label_frequencies, self.num_train, self.propensity))
+        self._weights = ranked_lists.LabelWeights.of(
+            inverse_propensity(self.label_frequencies, self.num_train, self.propensity)
+        )
         self._asked = ks is not None
         self._names = _names(ks)
         self._label_ks = sorted({k for metric, k in self._names if metric in ("P", "coverage")})
@@ -117,10 +109,8 @@ class Evaluation:
     def add(self, topk: TopK, truth: sparse.csr_array, filter_pairs: sparse.csr_array | None = None) -> None:
         """Count a batch of texts.
 
-        Args:
-            topk: predictions, more places than k where filter pairs are to be taken out.
-            truth: positives of the same texts, N x L; any stored value > 0 is one.
-            filter_pairs: pairs to take out of the predictions (never out of the truth), N x L.
+        Predictions need more places than k where filter pairs are taken out of them (never out of the truth). Any
+        stored value > 0 of the N x L truth is a positive.
 
         Raises:
             DataError: a label id is not one of the labels or comes twice for one text, or a score is NaN. Nothing of
@@ -140,8 +130,8 @@ class Evaluation:
             self._check(topk.rows(start, start + size), self.num_rows + start)
         for start in starts:
             rows = slice(start, start + size)
-            removed = None if filter_pairs is None else binary(filter_pairs[rows])
-            self._add_block(_ordered(topk.rows(start, start + size)), binary(truth[rows]), removed)
+            removed = None if filter_pairs is None else ranked_lists.binary(filter_pairs[rows])
+            self._add_block(_ordered(topk.rows(start, start + size)), ranked_lists.binary(truth[rows]), removed)
         self._num_places = topk.k if self._num_places is None else min(self._num_places, topk.k)
 
     def _check(self, topk: TopK, first_row: int) -> None:
@@ -178,7 +168,7 @@ class Evaluation:
         if scored_ks:
             # Padding and misses look up label 0 and are worth 0.
             gains_NK = np.where(hits_NK, self._weights.values[np.where(hits_NK, topk.ids, 0)], 0.0)
-            best_NK = best_gains(truth_NL, self._weights, max(scored_ks))
+            best_NK = ranked_lists.best_gains(truth_NL, self._weights, max(scored_ks))
         for at, (metric, k) in enumerate(self._names):
             if metric in _SCORED:
                 self._sums[at] += _values(_SCORED[metric], gains_NK, counts_N, k).sum()
@@ -265,7 +255,7 @@ class Evaluation:
             if not complete and k > places:
                 continue
             if metric == "coverage":
-                value = coverage(self._label_hits[self._label_ks.index(k)], self._label_truth)
+                value = ranked_lists.coverage(self._label_hits[self._label_ks.index(k)], self._label_truth)
             elif metric in _SCORED:
                 # No text has a positive: nothing could be gained, and nothing was.
                 value = self._sums[at] / self._best_sums[at] if self._best_sums[at] else 0.0
@@ -313,8 +303,9 @@ def _values(
     metric: str, gains_NK: NDArray[Any], num_positives_N: NDArray[np.integer[Any]], k: int
 ) -> NDArray[np.float64]:
     if metric in ("R", "nDCG"):
-        return (recall if metric == "R" else ndcg)(gains_NK, num_positives_N, k)
-    return {"P": precision, "hits": any_hit, "MRR": reciprocal_rank}[metric](gains_NK, k)
+        return (ranked_lists.recall if metric == "R" else ranked_lists.ndcg)(gains_NK, num_positives_N, k)
+    value = {"P": ranked_lists.precision, "hits": ranked_lists.any_hit, "MRR": ranked_lists.reciprocal_rank}[metric]
+    return value(gains_NK, k)
 
 
 def _ordered(topk: TopK) -> TopK:

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex.errors import DataError, listed, quoted
+from unidex.errors import DataError, quoted
 from unidex.model.attribution import attribute
 from unidex.model.model import Model
 from unidex.scoring.layout import Mode
@@ -144,25 +144,11 @@ def _ids_of(model: Model, labels: Sequence[str | int]) -> list[int]:
     """Ids of labels by uid or id, each once, in the given order."""
     if isinstance(labels, str):
         raise DataError("labels to explain must be a list of uids or ids, but are one string; write [label]")
-    found: list[int] = []
-    unknown: list[str] = []
     for name in labels:
-        label = _id_of(model, name)
-        if label is None:
-            unknown.append(quoted(name))
-        else:
-            found.append(label)
-    if unknown:
-        raise DataError(f"labels to explain must be among the model's, but it does not have {listed(unknown)}")
-    return list(dict.fromkeys(found))
-
-
-def _id_of(model: Model, name: str | int) -> int | None:
-    if isinstance(name, str):
-        return model.labels.id_of(name) if name in model.labels else None
-    if isinstance(name, bool) or not isinstance(name, int | np.integer):
-        raise DataError(f"a label to explain must be a uid (a string) or an id (a whole number), but is {quoted(name)}")
-    return int(name) if model.labels.has_id(int(name)) else None
+        if isinstance(name, bool) or not isinstance(name, str | int | np.integer):
+            rule = "a label to explain must be a uid (a string) or an id (a whole number)"
+            raise DataError(f"{rule}, but is {quoted(name)}")
+    return list(dict.fromkeys(model.labels.ids_of(labels, "labels to explain")))
 
 
 def _probabilities(

@@ -20,7 +20,8 @@ from safetensors.torch import load_file, save_file
 
 from unidex import index as indexes
 from unidex.config import Config
-from unidex.config.saved import OLD_NAMES, read_saved
+from unidex.config.recipes import read_saved
+from unidex.config.renamed import OLD_NAMES
 from unidex.encoders.registry import load_encoder
 from unidex.errors import ModelError
 from unidex.model.label_set import LabelSet
@@ -212,12 +213,11 @@ def _read_labels(file: Path) -> LabelSet:
 def _hashes(folder: Path) -> dict[str, str]:
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
     files += sorted(folder.glob("*/manifest.json"))
-    return {str(file.relative_to(folder)): _hash(file) for file in files}
-
-
-def _hash(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    hashes = {}
+    for file in files:
+        with file.open("rb") as stream:
+            hashes[str(file.relative_to(folder))] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return hashes
 
 
 def _check_manifest(folder: Path) -> None:

@@ -20,11 +20,10 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex import progress
-from unidex.data.dataset import canonical
+from unidex.data.dataset import canonical, positives_of
 from unidex.errors import DataError, listed
 from unidex.index.exact import search_exact
-from unidex.model.model import BLOCK, Model
+from unidex.model.model import Model
 from unidex.model.rotation import Pairs, pair_scores, rotate
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.layout import Head
@@ -105,10 +104,7 @@ def _encode(model: Model, texts: Sequence[str], what: str) -> NDArray[np.float32
     """Vectors of both heads side by side."""
     layout = model.scorer.layout
     blocks = [np.empty((0, layout.num_head_columns), dtype=np.float32)]
-    with progress.task(what, len(texts), unit="texts") as advance:
-        for start in range(0, len(texts), BLOCK):
-            blocks.append(layout.side_by_side(model.vectors(texts[start : start + BLOCK])).cpu().numpy())
-            advance(len(blocks[-1]))
+    blocks += [layout.side_by_side(vectors).cpu().numpy() for vectors in model.vector_blocks(texts, what)]
     return np.concatenate(blocks)
 
 
@@ -203,13 +199,10 @@ def _gather_material(
             shape=(len(vectors_NJ), scorer.knn.num_texts),
         )
         positives[0] = _ones(positives_NL + spread @ scorer.knn.positives)
-    labels = np.unique(scorer.nearest(centres_UJ, NEAR_LABELS).ids)
-    labels = np.array([label for label in labels.tolist() if label >= 0 and model.labels.texts[label]], dtype=np.int64)
+    near_labels = np.unique(scorer.nearest(centres_UJ, NEAR_LABELS).ids).tolist()
+    labels = [label for label in near_labels if label >= 0 and model.labels.texts[label]]
     vectors.append(_encode(model, [model.labels.texts[label] for label in labels], "encoding near labels"))
-    ones = np.ones(len(labels), dtype=np.float32)
-    positives.append(
-        sparse.csr_array((ones, labels, np.arange(len(labels) + 1)), shape=(len(labels), len(model.labels)))
-    )
+    positives.append(positives_of([[label] for label in labels], len(model.labels)))
     all_vectors, all_positives = np.concatenate(vectors), canonical(sparse.vstack(positives, format="csr"), np.float32)
 
     near_UK = search_exact(centres_UJ, all_vectors, min(NEAR_TEXTS, len(all_vectors))).ids

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.data.dataset import Dataset
-from unidex.errors import DataError, quoted
+from unidex.errors import DataError, listed, quoted
 from unidex.metrics.bins import CLASSES, frequency_classes
 from unidex.model.journal import unknown_label
 
@@ -43,12 +43,6 @@ class LabelSet:
     the set before instead of copying them: use only the new set afterwards. Nothing else changes a set: its arrays
     cannot be written, and its lists must not be.
 
-    Attributes:
-        texts: their texts.
-        uids: the user's own names; no two labels that are not removed share one.
-        frequencies: number of training texts per label; 0 for an added label.
-        removed: the labels that are not predicted any more.
-
     >>> labels = LabelSet(["Shoe", "Hat"], ["s", "h"], np.array([120, 3]), np.array([False, False]))
     >>> labels = labels.with_labels(["Red hat"], ["r"]).without([1])
     >>> labels.id_of("r"), [labels.frequency_class(label) for label in range(3)]
@@ -57,10 +51,10 @@ class LabelSet:
     [2]
     """
 
-    texts: list[str]
-    uids: list[str]
-    frequencies: NDArray[np.int64]
-    removed: NDArray[np.bool_]
+    texts: list[str]  # their texts
+    uids: list[str]  # the user's own names; no two labels that are not removed share one
+    frequencies: NDArray[np.int64]  # number of training texts per label; 0 for an added label
+    removed: NDArray[np.bool_]  # the labels that are not predicted any more
     # The two arrays are the first part of larger ones, into which they grow.
     _rooms: dict[str, NDArray[Any]] = field(init=False, repr=False)
     _orders: dict[Order, NDArray[np.int64]] = field(init=False, repr=False, default_factory=dict)
@@ -109,6 +103,15 @@ class LabelSet:
             return self._ids[uid]
         except KeyError:
             raise DataError(unknown_label(uid)) from None
+
+    def ids_of(self, names: Sequence[str | int], what: str) -> list[int]:
+        """Ids of labels by uid (a string) or id (a number); the error says what the names are."""
+        ids = [self._ids.get(name, -1) if isinstance(name, str) else int(name) for name in names]
+        unknown = [name for name, label in zip(names, ids, strict=True) if not self.has_id(label)]
+        if unknown:
+            shown = listed(f"{'uid' if isinstance(name, str) else 'id'} {quoted(name)}" for name in unknown)
+            raise DataError(f"{what} must name labels of the model, but it has no label with {shown}")
+        return ids
 
     def has_id(self, label: int) -> bool:
         """Whether an id belongs to a label that is not removed."""

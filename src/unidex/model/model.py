@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -111,6 +111,14 @@ class Model:
             raise DataError("texts must be a list of texts, but is one text; write [text]")
         return self.network.text_vectors(self.network.encoder.prepare(texts))
 
+    def vector_blocks(self, texts: Sequence[str], what: str = "encoding") -> Iterator[Vectors]:
+        """The vectors of many texts, block by block."""
+        with progress.task(what, len(texts), unit="texts") as advance:
+            for start in range(0, len(texts), BLOCK):
+                block = texts[start : start + BLOCK]
+                yield self.vectors(block)
+                advance(len(block))
+
     def encode(self, texts: Sequence[str], mode: Mode | None = None) -> NDArray[np.float32]:
         """The queries of texts in a mode, as `unidex.scoring.layout` lays them out."""
         mode = mode or self.config.predict.mode
@@ -175,10 +183,7 @@ class Model:
                 f"{positives.shape[0]} x {positives.shape[1]}"
             )
         blocks = [np.empty((0, knn.dim), dtype=np.float32)]
-        with progress.task("encoding", len(texts), unit="texts") as advance:
-            for start in range(0, len(texts), BLOCK):
-                blocks.append(layout.knn_vectors(self.vectors(texts[start : start + BLOCK])).cpu().numpy())
-                advance(len(blocks[-1]))
+        blocks += [layout.knn_vectors(vectors).cpu().numpy() for vectors in self.vector_blocks(texts)]
         # All at once: if they are so many that lists are made, k-means must see all of them.
         knn.add(np.concatenate(blocks), positives, texts)
 

@@ -8,12 +8,11 @@ import torch
 
 from unidex.config import Config
 from unidex.errors import ConfigError
-from unidex.nn.heads import ClassifierHead, DualHead
+from unidex.nn.heads import ClassifierHead, DualHead, TreeHeads
 from unidex.nn.initialisation import OWN_ENCODER, classifier_rows, cluster_rows, seed_of
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable
-from unidex.nn.tree_heads import TreeHeads
 
 
 def build_network(

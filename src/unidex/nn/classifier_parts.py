@@ -31,8 +31,6 @@ def join_by_gates(parts_KUD: Tensor, gates_KD: Tensor) -> Tensor:
 
     Formula: w_l = sum over k of sigmoid(a_k) * c_kl, number by number
 
-    Shapes: parts [K, U, D], gates [K, D], result [U, D].
-
     References: DECAF (Mittal et al., WSDM 2021, arXiv 2108.00368), with the free vector and the text as parts.
 
     >>> join_by_gates(torch.tensor([[[4.0, 4.0]], [[0.0, 2.0]]]), torch.zeros(2, 2)).tolist()
@@ -45,8 +43,6 @@ def join_by_attention(parts_KUD: Tensor, logits_UK: Tensor) -> Tensor:
     """Parts of classifiers as one vector per label, their mean weighted by a softmax of the label's own.
 
     Formula: w_l = sum over k of softmax(logits_l)_k c_kl
-
-    Shapes: parts [K, U, D], logits [U, K], result [U, D].
 
     References: ECLARE (Mittal et al., WWW 2021, arXiv 2108.00261).
 
@@ -142,14 +138,9 @@ class ClassifierParts(nn.Module):
 
     A part alone is taken as it is. Rows of words are no state: they are made anew from the data.
 
-    Args:
-        rows: by the parts "text" and "graph" that there are, how much each word counts for each label, L x W.
-        free: whether the free vector is a part.
-        dim_words: V.
-        dim: D, without the bias.
-        joined: how parts become one, "gates" or "attention".
-        dropout: inside the layers of the parts.
-        projection: whether words pass a linear layer even where V = D, since texts pass one too.
+    ``rows`` has, for the parts "text" and "graph" that there are, how much each word counts for each label, L x W;
+    ``free`` makes the free vector a part. V is ``dim_words``; D is ``dim``, without the bias. With ``projection`` words
+    pass a linear layer even where V = D, since texts pass one too.
     """
 
     def __init__(

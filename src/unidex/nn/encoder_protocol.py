@@ -104,7 +104,10 @@ class HasGradientAttribution(Protocol):
     """An encoder that can differentiate its vector by the vectors of the tokens of one text."""
 
     def from_embeddings(self, text: str, copies: int) -> tuple[Tensor, Tensor]:
-        """Vectors of so many copies of a text, and the vectors of their tokens, a leaf that wants a gradient."""
+        """Vectors of so many copies of a text, and the vectors of their tokens, a leaf that wants a gradient.
+
+        Each copy has a gradient of its own, so one backward pass serves as many scores as there are copies.
+        """
 
     def token_places(self, text: str) -> list[tuple[int, int]]:
         """Where each token starts and ends in the text; -1, -1 for a token without a place."""

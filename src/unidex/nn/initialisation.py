@@ -86,13 +86,6 @@ def xavier_matrix(rows: int, columns: int, *, normal: bool = False) -> Tensor:
     return nn.init.xavier_normal_(matrix) if normal else nn.init.xavier_uniform_(matrix)
 
 
-def xavier_layer(layer: nn.Conv1d | nn.Linear) -> None:
-    """Initialise a layer by Xavier's rule, its bias with 0."""
-    nn.init.xavier_uniform_(layer.weight)
-    assert layer.bias is not None
-    nn.init.zeros_(layer.bias)
-
-
 def classifier_rows(config: Config, rows: slice, dim: int) -> Tensor:
     """Random classifiers of these labels: of about unit length where they are trained so, else small, or 0."""
     heads = config.heads

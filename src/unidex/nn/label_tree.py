@@ -34,10 +34,7 @@ def label_centroids(
 
     A graph relates labels that occur together, such as `unidex.augment.walks` finds; its rows need not sum to 1.
 
-    Args:
-        texts_NF: features or vectors of the texts, sparse or dense.
-        positives: Y; the stored pairs count, whatever their relevance.
-        graph_LL: G, or None for none.
+    Texts are features or vectors, sparse or dense. The stored pairs of Y count, whatever their relevance.
 
     References: Parabel, Astec (arXiv 2111.06685); smoothed by the graph as in ECLARE (WWW 2021).
 
@@ -142,12 +139,9 @@ def nested_clusters(
     Sizes of the finest clusters differ by at most one, and a cluster of a coarser level has as many of the next one's
     as any other there, or one more.
 
-    Args:
-        centroids_LF: one row per label, of length 1, dense or sparse.
-        counts: clusters of each level, the coarsest first, rising, at most L.
-        rng: for the first two centres of each cut.
-        levels: which levels of a recipe they are; the first ones where None.
-        narrow: see `cut`.
+    There is one row per label, of length 1, dense or sparse. ``counts`` are the clusters of each level, the coarsest
+    first, rising, at most L; ``levels`` are their numbers in a recipe, the first ones unless given. For ``narrow`` see
+    `cut`.
 
     References: Parabel (WWW 2018); AttentionXML (arXiv 1811.01727), whose shallow trees CascadeXML takes.
 

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from unidex.distributed import ALONE, Processes
 from unidex.nn.classifier_parts import ClassifierParts
-from unidex.nn.heads import ClassifierHead, DualHead
+from unidex.nn.heads import ClassifierHead, DualHead, TreeHeads
 from unidex.nn.row_table import RowTable, Touched
-from unidex.nn.tree_heads import TreeHeads
 
 # Vectors are made in blocks of so many texts, so that memory does not grow with their number.
 BLOCK = 4096
@@ -67,12 +66,8 @@ class Network(nn.Module):
         tree: TreeHeads | None = None,
     ) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.classifier_encoder = classifier_encoder
-        self.dual = dual
-        self.classifier = classifier
-        self.classifiers = classifiers
-        self.tree = tree
+        self.encoder, self.classifier_encoder = encoder, classifier_encoder
+        self.dual, self.classifier, self.classifiers, self.tree = dual, classifier, classifiers, tree
         self.parts = None
         self.fixed_words: RowTable | None = None
         # Learned as a logarithm: it stays positive, and a step changes it by a share of itself.

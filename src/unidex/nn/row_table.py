@@ -92,9 +92,7 @@ class Touched:
 class RowOptimiser(ABC):
     """Moves the rows of a step, and no others.
 
-    Attributes:
-        table: the table.
-        names: the tensors of its state, which are attributes too.
+    ``names`` are the tensors of its state, which are attributes too.
     """
 
     names: tuple[str, ...]

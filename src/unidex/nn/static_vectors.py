@@ -165,9 +165,15 @@ def _matrix(folder: Path, pattern: str, num_tokens: int) -> Vectors:
         chosen = next((name for name in names if name in tensors and fits(tensors[name][1])), None)
         return None if chosen is None else _read_tensor(tensors[chosen][0], chosen)
 
+    def unlikeliness(name: str) -> tuple[bool, bool, int]:
+        # Embeddings come before output layers, and token embeddings before those of positions and types.
+        lowered, shape = name.lower(), tensors[name][1]
+        is_other = "position" in lowered or "type" in lowered
+        return "embed" not in lowered, is_other, abs(shape[0] - num_tokens) if shape else 0
+
     mapping = first(["mapping"], lambda shape: shape == (num_tokens,))
     vectors_VS = first(
-        sorted(tensors, key=lambda name: _unlikeliness(name, tensors[name][1], num_tokens)),
+        sorted(tensors, key=unlikeliness),
         lambda shape: len(shape) == 2 and (mapping is not None or shape[0] >= num_tokens),
     )
     if vectors_VS is None:
@@ -181,16 +187,6 @@ def _matrix(folder: Path, pattern: str, num_tokens: int) -> Vectors:
         vectors_VS = vectors_VS[mapping.astype(np.int64)]
     weights = first(["weights"], lambda shape: shape == (num_tokens,))
     return vectors_VS if weights is None else vectors_VS * weights[:, None]
-
-
-def _unlikeliness(name: str, shape: tuple[int, ...], num_tokens: int) -> tuple[bool, bool, int]:
-    """Sorts embeddings before output layers, and token embeddings before those of positions and types."""
-    lowered = name.lower()
-    return (
-        "embed" not in lowered,
-        "position" in lowered or "type" in lowered,
-        abs(shape[0] - num_tokens) if shape else 0,
-    )
 
 
 def _tensors(folder: Path, pattern: str) -> dict[str, tuple[Path, tuple[int, ...]]]:

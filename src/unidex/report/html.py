@@ -176,11 +176,6 @@ def _versions(systems: Sequence[dict[str, Any]], now: dict[str, str]) -> dict[st
     return {name: " and ".join(known) for name, known in found.items()}
 
 
-def _shown(value: Any) -> Any:
-    """What goes into the page: a text without characters that no page may hold; escaping comes after this."""
-    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
 def _file(name: str) -> str:
     return (resources.files("unidex.report") / "page" / name).read_text(encoding="utf-8")
 
@@ -188,7 +183,12 @@ def _file(name: str) -> str:
 @cache
 def _template() -> Template:
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, finalize=_shown, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        undefined=StrictUndefined,
+        # Characters that no page may hold are replaced; escaping comes after this.
+        finalize=lambda value: plain(value) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     filters: dict[str, Callable[..., str]] = {
         "label": partial(cut, max_length=_MAX_LABEL),

@@ -43,14 +43,16 @@ def cost_cells(system: dict[str, Any]) -> list[str]:
 
 def as_markdown(table: dict[str, Any]) -> str:
     """A comparison as Markdown."""
-    data = table["data"]
+    named = (("num_train", "train texts"), ("num_test", "test texts"), ("num_labels", "labels"))
+    sizes = [f"{table['data'][key]:,} {what}" for key, what in named if table["data"].get(key) is not None]
     columns, rows = metric_rows(table)
     for at, metric in enumerate(columns[2:], start=2):
         for best in best_of(table["systems"], metric):
             rows[best][at] = f"**{rows[best][at]}**"
     parts = [
         f"# {_cell(table['title'])}",
-        f"{_sizes(data)}. Percent on test; mean ± standard deviation over seeds; best in bold.",
+        f"{', '.join(sizes) or 'Sizes not known'}. "
+        "Percent on test; mean ± standard deviation over seeds; best in bold.",
         _table(columns, rows),
         "Costs (means over seeds; training is wall-clock time, memory the maximum of its process):",
         _table(*cost_rows(table)),
@@ -61,11 +63,6 @@ def as_markdown(table: dict[str, Any]) -> str:
     if table.get("command"):
         parts.append(f"```\n{table['command']}\n```")
     return "\n\n".join(parts) + "\n"
-
-
-def _sizes(data: dict[str, Any]) -> str:
-    named = (("num_train", "train texts"), ("num_test", "test texts"), ("num_labels", "labels"))
-    return ", ".join(f"{data[key]:,} {what}" for key, what in named if data.get(key) is not None) or "Sizes not known"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

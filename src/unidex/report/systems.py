@@ -24,7 +24,8 @@ def systems_of(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     groups: list[list[dict[str, Any]]] = []
     for record in records:
         for group in groups:
-            if _is_same(group[0], record):
+            known = None not in (group[0]["seed"], record["seed"])
+            if known and all(group[0][key] == record[key] for key in ("recipe", "augment", "config")):
                 group.append(record)
                 break
         else:
@@ -73,11 +74,6 @@ def best_of(systems: Sequence[dict[str, Any]], metric: str) -> set[int]:
     return {at for at, mean in means.items() if mean == max(means.values())}
 
 
-def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    seeds = one["seed"], other["seed"]
-    return None not in seeds and all(one[key] == other[key] for key in ("recipe", "augment", "config"))
-
-
 def _name(record: dict[str, Any]) -> str:
     if record["seed"] is None:
         return str(record["name"])
@@ -98,7 +94,11 @@ def _system(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "bins": _bins([run["test"]["bins"] for run in runs]),
         "classes": _bins([run["test"]["classes"] for run in runs]),
         "costs": {cost: spread_of(_cost(run, cost) for run in runs) for cost in _COSTS},
-        "runs": [_run(run) for run in runs],
+        "runs": [
+            {key: run.get(key) for key in _OF_RUN}
+            | {"metrics": {key: run["test"][key] for key in run["test"] if "@" in key}}
+            for run in runs
+        ],
     }
 
 
@@ -118,7 +118,3 @@ def _cost(run: dict[str, Any], cost: str) -> Any:
         prediction = run["prediction"]
         return 1e3 * prediction["cpu_seconds"] / prediction["num_texts"] if prediction.get("num_texts") else None
     return run["training"].get(cost)
-
-
-def _run(run: dict[str, Any]) -> dict[str, Any]:
-    return {key: run.get(key) for key in _OF_RUN} | {"metrics": {k: v for k, v in run["test"].items() if "@" in k}}

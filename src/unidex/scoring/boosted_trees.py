@@ -56,7 +56,7 @@ def feature_names(layout: Layout) -> tuple[str, ...]:
     compared = (*searched_parts(layout), "knn", "weighted_sum")
     with_places = [f"{name}{more}" for name in compared for more in ("", "_gap", "_place")]
     lexical = [f"{name}{more}" for name in LEXICAL for more in ("", "_gap")]
-    return (*with_places, *lexical, "best_sum", "frequency", "label_length", "text_length")
+    return (*with_places, *lexical, "best_sum", "nearest_text", "frequency", "label_length", "text_length")
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,10 @@ class KnnPart:
             excluded: as for ``nearest``.
             hidden_L: labels that get no score (removed, forbidden), as ``index.base.hidden_labels`` gives them.
         """
-        near = self.nearest(queries_BD, excluded=excluded)
+        return self.scores_of(self.nearest(queries_BD, excluded=excluded), hidden_L)
+
+    def scores_of(self, near: TopK, hidden_L: NDArray[np.bool_] | None = None) -> sparse.csr_array:
+        """``label_scores`` from the nearest training texts."""
         shares_BK = softmax_shares(near.scores, self.temperature)
         # A share that underflows to 0 stays out, and so does padding.
         kept_BK = shares_BK > 0

@@ -31,6 +31,22 @@ _TEXTS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, eq=False)
+class KnnFound:
+    """What the kNN part found.
+
+    Attributes:
+        scores_NL: of labels, without their weight.
+        nearest_N: similarity of the nearest training text.
+    """
+
+    scores_NL: sparse.csr_array
+    nearest_N: NDArray[np.float32]
+
+    def __getitem__(self, texts: Any) -> KnnFound:
+        return KnnFound(self.scores_NL[texts], self.nearest_N[texts])
+
+
+@dataclass(frozen=True, eq=False)
 class Pairs:
     """Texts and their candidates, and all that features are computed from.
 
@@ -41,7 +57,7 @@ class Pairs:
         ids_NK: candidates of each text; 0 where there is none.
         is_there_NK: where there is one.
         frequencies_L: number of training texts per label.
-        knn_scores_NL: of the kNN part; None where it is not used.
+        knn: what the kNN part found; None where it is not used.
         lexical: the lexical part; None where there is none.
     """
 
@@ -51,7 +67,7 @@ class Pairs:
     ids_NK: NDArray[np.int64]
     is_there_NK: NDArray[np.bool_]
     frequencies_L: NDArray[np.int64]
-    knn_scores_NL: sparse.csr_array | None
+    knn: KnnFound | None
     lexical: LexicalPart | None
     _computed: dict[str, NDArray[Any]] = field(default_factory=dict)
 
@@ -136,9 +152,17 @@ def label_tree(pairs: Pairs) -> NDArray[np.float32]:
 @ranking_feature
 def knn(pairs: Pairs) -> NDArray[np.float32]:
     """The kNN score; 0 for a label that none of the nearest training texts has."""
-    if pairs.knn_scores_NL is None:
+    if pairs.knn is None:
         return np.zeros(pairs.ids_NK.shape, dtype=np.float32)
-    return values_at(pairs.knn_scores_NL, pairs.ids_NK)
+    return values_at(pairs.knn.scores_NL, pairs.ids_NK)
+
+
+@ranking_feature
+def nearest_text(pairs: Pairs) -> NDArray[np.float32]:
+    """The similarity of the nearest training text: whether the text is like one that is known."""
+    if pairs.knn is None:
+        return np.zeros(pairs.ids_NK.shape, dtype=np.float32)
+    return np.broadcast_to(pairs.knn.nearest_N[:, None], pairs.ids_NK.shape)
 
 
 @ranking_feature
@@ -214,7 +238,7 @@ def compute_features(pairs: Pairs, names: Sequence[str]) -> dict[str, NDArray[An
             np.maximum(pairs.ids_NK[texts], 0),
             pairs.ids_NK[texts] >= 0,
             pairs.frequencies_L,
-            pairs.knn_scores_NL if is_all or pairs.knn_scores_NL is None else pairs.knn_scores_NL[texts],
+            pairs.knn if is_all or pairs.knn is None else pairs.knn[texts],
             pairs.lexical,
         )
         blocks.append({name: block.feature(name) for name in names})

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from unidex.errors import ModelError
 from unidex.index import Index
@@ -29,7 +28,7 @@ from unidex.scoring.layout import Head, Layout, Mode
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import CandidateCounts, Candidates, Ranker, WeightedSum, added_weights
-from unidex.scoring.ranking_features import Pairs, compute_features
+from unidex.scoring.ranking_features import KnnFound, Pairs, compute_features
 from unidex.topk import PADDING, TopK
 
 
@@ -134,8 +133,8 @@ class Scorer:
         found = self.index.search(queries.vectors, k, allowed=allowed, forbidden=forbidden)
         if mode != "both" or self.layout.weights.knn == 0:
             return found
-        knn_scores = self._knn_scores(queries, self._hidden(allowed, forbidden))
-        if knn_scores is None:
+        knn = self._knn_found(queries, self._hidden(allowed, forbidden))
+        if knn is None:
             return found
 
         def score_of(of_texts: NDArray[np.int64], of_labels: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -146,7 +145,7 @@ class Scorer:
 
         # A label that the kNN part lifts above the k best is scored too. The last place bounds what the index has left
         # out; an index that is not exact may err there, rarely and by little.
-        return join_scores(found, knn_scores, self.layout.weights.knn, score_of, k=k, found_is_best=True)
+        return join_scores(found, knn.scores_NL, self.layout.weights.knn, score_of, k=k, found_is_best=True)
 
     def candidates(
         self,
@@ -168,24 +167,24 @@ class Scorer:
         """
         ids = [self.index.search(queries.vectors, counts.index, allowed=allowed, forbidden=forbidden).ids]
         hidden_L = self._hidden(allowed, forbidden)
-        knn_scores = self._knn_scores(queries, hidden_L) if "knn" in features else None
-        if knn_scores is not None:
-            ids.append(TopK.from_csr(knn_scores, counts.knn).ids)
+        knn = self._knn_found(queries, hidden_L) if "knn" in features else None
+        if knn is not None:
+            ids.append(TopK.from_csr(knn.scores_NL, counts.knn).ids)
         if self.lexical is not None and queries.words is not None and counts.lexical:
             ids.append(self.lexical.search(queries.words, counts.lexical, hidden_L).ids)
-        return self._described(queries, without_repeats(np.concatenate(ids, axis=1)), features, knn_scores)
+        return self._described(queries, without_repeats(np.concatenate(ids, axis=1)), features, knn)
 
     def describe(self, queries: Queries, ids_NK: NDArray[np.int64], mode: Mode = "both") -> Candidates:
         """Given labels as candidates, with their features."""
         ranker = self.ranker(mode)
-        knn_scores = self._knn_scores(queries, self._hidden(None, None)) if "knn" in ranker.features else None
+        knn = self._knn_found(queries, self._hidden(None, None)) if "knn" in ranker.features else None
         if not ranker.compares_candidates:
-            return self._described(queries, ids_NK, ranker.features, knn_scores)
+            return self._described(queries, ids_NK, ranker.features, knn)
         # Their features depend on the candidates that the text has without them.
         counts = ranker.counts.at_least(ids_NK.shape[1])
         others = self.candidates(queries, counts, ranker.features).ids_NK
         all_ids = without_repeats(np.concatenate([others, ids_NK], axis=1))
-        described = self._described(queries, all_ids, ranker.features, knn_scores)
+        described = self._described(queries, all_ids, ranker.features, knn)
         places = (all_ids[:, None, :] == ids_NK[:, :, None]).argmax(axis=2)
         taken = {name: np.take_along_axis(values, places, axis=1) for name, values in described.features.items()}
         return Candidates(ids_NK, taken)
@@ -250,21 +249,23 @@ class Scorer:
         """Which labels are removed or must not be returned; None where all may be."""
         return hidden_labels(len(self.labels.removed), np.flatnonzero(self.labels.removed), allowed, forbidden)
 
-    def _knn_scores(self, queries: Queries, hidden_L: NDArray[np.bool_] | None) -> sparse.csr_array | None:
-        """The kNN scores of labels, without their weight; None where there is no kNN part."""
+    def _knn_found(self, queries: Queries, hidden_L: NDArray[np.bool_] | None) -> KnnFound | None:
+        """What the kNN part finds; None where there is none."""
         if self.knn is None:
             return None
-        return self.knn.label_scores(self.layout.knn_queries(queries.vectors), hidden_L=hidden_L)
+        near = self.knn.nearest(self.layout.knn_queries(queries.vectors))
+        nearest_N = near.scores[:, 0] if near.k else np.zeros(len(near), dtype=np.float32)
+        return KnnFound(self.knn.scores_of(near, hidden_L), np.maximum(nearest_N, 0))
 
     def _described(
         self,
         queries: Queries,
         ids_NK: NDArray[np.int64],
         features: Sequence[str],
-        knn_scores: sparse.csr_array | None,
+        knn: KnnFound | None,
     ) -> Candidates:
         frequencies = self.labels.frequencies
-        pairs = Pairs(self.layout, self.index, queries, ids_NK, ids_NK >= 0, frequencies, knn_scores, self.lexical)
+        pairs = Pairs(self.layout, self.index, queries, ids_NK, ids_NK >= 0, frequencies, knn, self.lexical)
         return Candidates(ids_NK, compute_features(pairs, features))
 
 

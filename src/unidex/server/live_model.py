@@ -22,7 +22,7 @@ from unidex.server.micro_batches import Job, Part
 from unidex.server.problems import ProblemError, refusal
 from unidex.server.schemas import LabelName, LabelsAnswer, Prediction, PredictRequest
 from unidex.storage.locks import locked
-from unidex.verbs.labels import change_labels, find_labels, list_labels, similar_labels
+from unidex.verbs.labels import change_labels, list_labels, similar_labels
 from unidex.verbs.predict import predict_labels
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class LiveModel:
     def find_labels(self, names: Sequence[LabelName] | None, field: str) -> list[int] | None:
         """Return the ids of labels by uid or id, or raise a problem 422 for the field."""
         try:
-            return None if names is None else find_labels(self.model, names, field)
+            return None if names is None else self.model.labels.ids_of(names, field)
         except DataError as error:
             raise ProblemError(422, str(error), field=field) from None
 

@@ -13,7 +13,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from unidex.server.live_model import ModelHost
 
 T = TypeVar("T")
 BATCH_TEXTS = 256
@@ -39,19 +42,6 @@ class Job:
 
 
 Part = tuple[Job, int, int]  # a job, and the first and the end place of some of its texts
-
-
-class Worker(Protocol):
-    """The object that the model thread calls."""
-
-    def prepare(self) -> None:
-        """Apply changes from outside; called before every batch and every call."""
-
-    def answer(self, batch: list[Part]) -> list[Any]:
-        """Return one result per part; an exception among them fails that job alone."""
-
-    def finish(self, job: Job) -> Any:
-        """Return the answer of a job whose parts are complete."""
 
 
 def take(jobs: deque[Job], *, texts: int = BATCH_TEXTS, characters: int = BATCH_CHARACTERS) -> list[Part]:
@@ -101,7 +91,7 @@ class Batches:
     """
 
     def __init__(
-        self, worker: Worker, loop: asyncio.AbstractEventLoop, observe: Callable[[int, int], None] | None = None
+        self, worker: ModelHost, loop: asyncio.AbstractEventLoop, observe: Callable[[int, int], None] | None = None
     ) -> None:
         self._worker, self._loop, self._observe = worker, loop, observe
         self._jobs: deque[Job] = deque()
@@ -173,8 +163,7 @@ class Batches:
         gone = [job for job in self._jobs if job.future.cancelled() or job.is_gone()]
         for job in gone:
             self._jobs.remove(job)
-        if gone:
-            self._loop.call_soon_threadsafe(_cancel, [job.future for job in gone])
+            self._loop.call_soon_threadsafe(job.future.cancel)
         return take(self._jobs)
 
     def _perform(self, function: Callable[[], Any], future: asyncio.Future[Any]) -> None:
@@ -196,7 +185,9 @@ class Batches:
         for (job, _, last), result in zip(batch, results, strict=True):
             if isinstance(result, Exception):
                 ready.append((job.future, result))
-                self._drop(job)
+                with self._changed:
+                    if job in self._jobs:
+                        self._jobs.remove(job)
                 continue
             job.parts.append(result)
             if last == len(job.texts):
@@ -207,11 +198,6 @@ class Batches:
         self._loop.call_soon_threadsafe(_deliver, ready)
         return company
 
-    def _drop(self, job: Job) -> None:
-        with self._changed:
-            if job in self._jobs:
-                self._jobs.remove(job)
-
 
 def _deliver(ready: list[tuple[asyncio.Future[Any], Any]]) -> None:
     for future, result in ready:
@@ -221,8 +207,3 @@ def _deliver(ready: list[tuple[asyncio.Future[Any], Any]]) -> None:
             future.set_exception(result)
         else:
             future.set_result(result)
-
-
-def _cancel(futures: list[asyncio.Future[Any]]) -> None:
-    for future in futures:
-        future.cancel()

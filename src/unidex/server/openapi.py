@@ -69,11 +69,7 @@ def describe(
 
 
 def _ref(kind: type) -> dict[str, str]:
-    return {"$ref": _REF.format(name=_name(kind))}
-
-
-def _name(kind: type) -> str:
-    return "Problem" if kind is ProblemBody else kind.__name__
+    return {"$ref": _REF.format(name="Problem" if kind is ProblemBody else kind.__name__)}
 
 
 def make_document(app: FastAPI, limits: Limits) -> dict[str, Any]:

@@ -69,32 +69,32 @@ def _of_field(kind: type[msgspec.Struct], body: bytes, message: str) -> ProblemE
     """Return a problem for a message of the decoder, such as "Expected `int`, got `str` - at `$.k`"."""
     place = _place.search(message)
     path = [part[1] for part in _name.finditer(place["path"])] if place else []
-    said = message[: place.start()] if place else message
+    rule = message[: place.start()] if place else message
     names = [name for name in path if name]
     field = names[-1] if names else None
-    if unknown := re.search(r"unknown field `(.*)`", said):
+    if unknown := re.search(r"unknown field `(.*)`", rule):
         known = listed(name for name in kind.__struct_fields__)
         return ProblemError(
             422, f"a request must have no fields but {known}, but has {quoted(unknown[1])}", field=unknown[1][:100]
         )
-    if missing := re.search(r"missing required field `(.*)`", said):
+    if missing := re.search(r"missing required field `(.*)`", rule):
         return ProblemError(422, f"a request must have {missing[1]}, but has not", field=missing[1])
     what = f"each of {field}" if None in path and path[-1] is None else field or "the body"
     found = _value_at(body, path)
-    if kinds := re.match(r"Expected `(.*?)`, got `(.*)`", said):
+    if kinds := re.match(r"Expected `(.*?)`, got `(.*)`", rule):
         wanted = " or ".join(_WORDS.get(name, name) for name in kinds[1].split(" | "))
         shown = _WORDS.get(kinds[2], kinds[2]) if found is None or kinds[2] in ("object", "array") else found
         return ProblemError(422, f"{what} must be {wanted}, but is {shown}", field=field)
-    if bound := re.match(r"Expected `\w+` (of length )?(>=|<=) (\S+)", said):
+    if bound := re.match(r"Expected `\w+` (of length )?(>=|<=) (\S+)", rule):
         side = "at least" if bound[2] == ">=" else "at most"
         holds = {"array": "have {} {} entries", "str": "have {} {} characters"} if bound[1] else {}
-        form = holds.get(re.match(r"Expected `(\w+)`", said)[1], "be {} {}")  # type: ignore[index]
+        form = holds.get(re.match(r"Expected `(\w+)`", rule)[1], "be {} {}")  # type: ignore[index]
         return ProblemError(422, f"{what} must {form.format(side, bound[3])}, but is {found or 'not'}", field=field)
-    if "matching regex" in said:
+    if "matching regex" in rule:
         return ProblemError(422, f"{what} must have more than spaces, but is {found or 'not'}", field=field)
     if field in _CHOICES:
         return ProblemError(422, f"{what} must be {_CHOICES[field]}, but is {found or 'not'}", field=field)
-    return ProblemError(422, f"{what} must be as the OpenAPI document says, but: {said}", field=field)
+    return ProblemError(422, f"{what} must be as the OpenAPI document says, but: {rule}", field=field)
 
 
 def _value_at(body: bytes, path: list[str | None]) -> str | None:

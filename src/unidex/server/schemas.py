@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from unidex.model.label_set import Frequency, LabelRow
+from unidex.model.label_set import LabelRow
 from unidex.model.similar_labels import SimilarLabel
 from unidex.scoring.layout import Mode
 from unidex.verbs.predict import PredictedLabel
@@ -183,15 +183,9 @@ class Together(msgspec.Struct):
     share: float
 
 
-class Explanation(msgspec.Struct):
+class Explanation(PredictedLabel):
     """Why a label has its score."""
 
-    id: int
-    uid: str
-    text: str
-    score: float
-    probability: float | None
-    frequency: Frequency
     parts: Annotated[dict[str, float], Meta(description="The parts of the score by name.")]
     tokens: list[TokenAttribution]
     rest: float

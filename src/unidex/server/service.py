@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from unidex.errors import DataError, ModelError, UnidexError, quoted
+from unidex.model.explanation import explain
 from unidex.model.journal import Change
 from unidex.model.label_set import Frequency, LabelRow, Order
 from unidex.model.similar_labels import SimilarLabel
@@ -33,7 +34,6 @@ from unidex.server.schemas import (
 from unidex.server.security import Tokens
 from unidex.server.settings import Settings
 from unidex.storage.locks import LockedError
-from unidex.verbs.explain import explain_text
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +59,9 @@ class Service:
     async def start(self) -> None:
         """Load the model and start to answer."""
         live = await asyncio.to_thread(LiveModel, self.settings.folder)
-        host = ModelHost(live, self._notify)
-        self._started = host, Batches(host, asyncio.get_running_loop(), self.metrics.batch)
+        metrics = self.metrics
+        host = ModelHost(live, lambda live: metrics.serves(live.name, live.model.version, live.num_labels))
+        self._started = host, Batches(host, asyncio.get_running_loop(), metrics.batch)
 
     def stop(self) -> None:
         """Finish the waiting requests and stop."""
@@ -106,16 +107,16 @@ class Service:
         check_k(request.k, self.limits)
         check_entries(request.labels, "labels", self.limits.k)
 
-        def explain(host: ModelHost) -> ExplainAnswer:
+        def answer(host: ModelHost) -> ExplainAnswer:
             live = host.live
             labels = live.find_labels(request.labels, "labels")
             try:
-                rows = explain_text(live.model, request.text, k=request.k, labels=labels, mode=request.mode)
+                found = explain(live.model, request.text, k=request.k, labels=labels, mode=request.mode)
             except UnidexError as error:
                 raise refusal(error) from None
-            return ExplainAnswer(rows, live.title)  # type: ignore[arg-type]
+            return ExplainAnswer([reason.as_dict() for reason in found], live.title)  # type: ignore[misc]
 
-        return await self._call(explain)
+        return await self._call(answer)
 
     async def model(self) -> ModelAnswer:
         """Answer GET /v1/model."""
@@ -243,9 +244,6 @@ class Service:
                 if "/" in str(path).strip("/"):
                     message = message.replace(str(path), name)
         return message
-
-    def _notify(self, live: LiveModel) -> None:
-        self.metrics.serves(live.name, live.model.version, live.num_labels)
 
     async def _call(self, function: Callable[[ModelHost], T]) -> T:
         """Call a function in the model thread."""

@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 Ids = NDArray[np.int64]
 
 _LOG_EVERY = 10
+# Attributes of a trainer that a checkpoint keeps.
+_PROGRESS = ("epoch", "batch", "step", "total", "best_epoch", "validations_without_gain")
 
 
 class TrainingStoppedError(UnidexError):
@@ -51,15 +53,9 @@ class TrainingStoppedError(UnidexError):
 class Trainer:
     """One run.
 
-    Args:
-        network: what is trained, in place; it has the classifiers of this process's labels.
-        data: what it is trained on.
-        config: the recipe.
-        seed: of every random choice.
-        folder: for checkpoints and train.jsonl; None keeps nothing.
-        validate: the metrics of the network as it is now, or None for no validation.
-        processes: the processes that train together.
-        has_next_phase: whether another run continues from the end of this one.
+    The network, with the classifiers of this process's labels, is trained in place. ``folder`` is for checkpoints and
+    train.jsonl, None keeps nothing; ``validate`` gives the metrics of the network as it is now. With ``has_next_phase``
+    another run continues from the end of this one.
     """
 
     def __init__(
@@ -85,13 +81,13 @@ class Trainer:
         self.num_steps = self._batching.num_steps
         self.optimisers = Optimisers(self._stepped, config, self.num_steps, processes)
         self._take_step = Step(self._stepped, data, config, processes, self._move_rows)
-        self.epoch = self.batch = self.step = self._best_epoch = self._validations_without_gain = 0
+        self.epoch = self.batch = self.step = self.best_epoch = self.validations_without_gain = 0
         self._best: dict[str, Tensor] | None = None
         self._best_value = -math.inf
         self._is_stopping = False
         self._log = TrainingLog(folder if processes.is_first else None, config.train.epochs)
         self._seen = 0
-        self._total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
+        self.total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
 
     def run(self, *, resume: bool = False) -> dict[str, Any]:
         """Train to the end; the result says how it went. With ``resume``, continues from the newest checkpoint."""
@@ -101,7 +97,7 @@ class Trainer:
         epochs, patience = self.config.train.epochs, self.config.train.patience or math.inf
         with self._listening(), progress.task("training", self.num_steps, unit="steps") as advance:
             advance(self.step)
-            while self.epoch < epochs and self._validations_without_gain < patience:
+            while self.epoch < epochs and self.validations_without_gain < patience:
                 self._run_epoch(advance)
                 if self.epoch % self.config.train.validate_every == 0 or self.epoch == epochs:
                     self._validate_now()
@@ -118,7 +114,7 @@ class Trainer:
             "epochs": self.epoch,
             "steps": self.step,
             "seconds": round(seconds, 1),
-            "best_epoch": self._best_epoch or self.epoch,
+            "best_epoch": self.best_epoch or self.epoch,
             "best": None if self._best is None else {self.config.train.metric: self._best_value},
         }
 
@@ -150,7 +146,7 @@ class Trainer:
         if self.batch == 0:
             self._batching.refresh(self._stepped, self.epoch)
         batches = self._batching.batches(self.epoch)
-        total = torch.tensor(self._total, device=self.network.device)
+        total = torch.tensor(self.total, device=self.network.device)
         started, texts_before = time.monotonic(), self._seen
         self.network.train()
         for number in range(self.batch, len(batches)):
@@ -166,7 +162,7 @@ class Trainer:
             # At the end of an epoch, validation comes first.
             if stopping or (self._is_checkpoint_due() and self.batch < len(batches)):
                 self._check(total)
-                self._total = float(total)
+                self.total = float(total)
                 self._save_checkpoint()
             if stopping:
                 raise TrainingStoppedError(
@@ -180,7 +176,7 @@ class Trainer:
         self._log.epoch(self.epoch + 1, self.step, loss, (self._seen - texts_before) / seconds)
         self.epoch += 1
         self.batch = 0
-        self._total = 0.0
+        self.total = 0.0
 
     def _step(self, rows: Ids, number: int) -> Tensor:
         rng = np.random.default_rng([self.seed, STEP, self.epoch, number])
@@ -210,10 +206,10 @@ class Trainer:
         value = metric_value(metrics, self.config.train.metric)
         self._log.validation(self.epoch, self.step, metrics)
         gains = value > self._best_value + self.config.train.min_gain * abs(self._best_value) or self._best is None
-        self._validations_without_gain = 0 if gains else self._validations_without_gain + 1
+        self.validations_without_gain = 0 if gains else self.validations_without_gain + 1
         if value > self._best_value:
             self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
-            self._best_value, self._best_epoch = value, self.epoch
+            self._best_value, self.best_epoch = value, self.epoch
 
     def state(self) -> dict[str, Tensor]:
         """A copy of the network and the state of its optimisers."""
@@ -242,18 +238,13 @@ class Trainer:
             return
         tensors = self._state()
         # Right after the best validation the network itself is the best.
-        if self._best is not None and not (self.batch == 0 and self.epoch == self._best_epoch):
+        if self._best is not None and not (self.batch == 0 and self.epoch == self.best_epoch):
             tensors |= {f"best.{name}": value for name, value in self._best.items()}
         tensors |= self._batching.state()
         state = {
-            "epoch": self.epoch,
-            "batch": self.batch,
-            "step": self.step,
-            "total": self._total,
+            **{name: getattr(self, name) for name in _PROGRESS},
             "seed": self.seed,
             "best_value": None if self._best is None else self._best_value,
-            "best_epoch": self._best_epoch,
-            "validations_without_gain": self._validations_without_gain,
             "config": self.config.model_dump(),
         }
         checkpoint.save(self.folder, self.step, tensors, state, self._shards())
@@ -277,13 +268,11 @@ class Trainer:
         self.restore(tensors)
         self._best = _part(tensors, "best.") or None
         self._best_value = -math.inf if state["best_value"] is None else state["best_value"]
-        self._best_epoch = state["best_epoch"]
+        for name in _PROGRESS:
+            setattr(self, name, state[name])
         if self._best is None and state["best_value"] is not None:
             self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
-        self._validations_without_gain = state["validations_without_gain"]
         self._batching.load(tensors)
-        self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]
-        self._total = state["total"]
         self._log.keep_until(self.step)
         logger.info("Resumed at step %d of %d.", self.step, self.num_steps)
 

@@ -18,8 +18,7 @@ from unidex.distributed import Processes
 from unidex.errors import UnidexError
 from unidex.nn.network import Network, Vectors
 from unidex.pools.batches import cluster_size, clustered_batches, joined_clusters, num_clusters, random_batches
-from unidex.pools.negatives import mine_negatives
-from unidex.pools.pool import Batch, label_batch, make_batch, whole_batch
+from unidex.pools.pool import Batch, label_batch, make_batch, mine_negatives, whole_batch
 
 logger = logging.getLogger(__name__)
 
@@ -68,11 +67,7 @@ def with_label_points(data: TrainingSet, settings: Augment, seed: int, stack: An
 
 
 class Batching:
-    """The batches of a run. Clusters of texts and hard negatives are made anew from the network every few epochs.
-
-    Attributes:
-        num_steps: batches of the whole run.
-    """
+    """The batches of a run. Clusters of texts and hard negatives are made anew from the network every few epochs."""
 
     def __init__(self, data: TrainingSet, config: Config, seed: int, processes: Processes) -> None:
         self._data, self._config, self._seed, self._processes = data, config, seed, processes

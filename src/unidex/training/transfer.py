@@ -26,8 +26,7 @@ def inherit(network: Network, before: Network, *, same_labels: bool) -> bool:
     Encoders, heads, parts of classifiers, a tree and classifiers are taken; a new head stays as it was built.
     Classifiers of clusters (train.surrogate) are not classifiers of labels (not ``same_labels``).
 
-    Returns:
-        Whether classifiers were taken.
+    Returns whether classifiers were taken.
     """
     for name in ("dual", "classifier"):
         new, old = getattr(network, name), getattr(before, name)

@@ -7,7 +7,6 @@ import logging
 import numpy as np
 import torch
 from scipy import sparse
-from torch import Tensor
 
 from unidex.config import Config
 from unidex.nn.classifier_parts import TEXT
@@ -41,15 +40,5 @@ def settle_unseen(network: Network, config: Config, positives: sparse.csr_array)
         return
     logger.info("%d labels have no training text: they score as labels do on average.", int((~seen_L).sum()))
     seen = torch.from_numpy(seen_L).to(network.device)
-    network.classifiers.weight.copy_(with_mean_rows(network.classifiers.weight, seen))
-
-
-def with_mean_rows(rows_LD: Tensor, known_L: Tensor) -> Tensor:
-    """The rows, with the mean of the known ones in place of the others.
-
-    >>> with_mean_rows(torch.tensor([[1.0, 2.0], [9.0, 9.0], [3.0, 4.0]]), torch.tensor([True, False, True]))
-    tensor([[1., 2.],
-            [2., 3.],
-            [3., 4.]])
-    """
-    return torch.where(known_L[:, None], rows_LD, rows_LD[known_L].mean(dim=0))
+    weight = network.classifiers.weight
+    weight.copy_(torch.where(seen[:, None], weight, weight[seen].mean(dim=0)))

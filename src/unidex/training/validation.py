@@ -109,10 +109,8 @@ class Validation:
     @classmethod
     def of(cls, dataset: Dataset, share: float, seed: int, texts: Any, labels: Any, processes: Processes) -> Validation:
         """Hold out a share of the train texts; ``texts`` and ``labels`` are all prepared texts."""
-        import os
-
-        share = float(os.environ.get("SHARE", share))
-        rows, held_out = _held_out(texts, len(dataset.train), share, seed)
+        num_texts = len(dataset.train)
+        rows, held_out = split_rows(num_texts, min(share, _MAX_TEXTS / max(1, num_texts)), seed)
         known = np.bincount(dataset.train.positives[rows].indices, minlength=dataset.num_labels) > 0
         lost = np.flatnonzero(~known & (dataset.label_frequencies() > 0))
         split = dataset.train.take(held_out)
@@ -284,43 +282,3 @@ class Validation:
         lexical = self.lexical if predict.rank == "learned" else None
         scorer = Scorer(layout, index, LabelFrequencies(counts), knn, lexical=lexical)
         return scorer, scorer.queries(network.text_vectors(self.texts, self.processes), self.split.texts)
-
-
-def _held_out(texts: Any, num_texts: int, share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to train on, and rows to hold out. Where features are known, similar texts go to the same side.
-
-    Train texts are often more similar to each other (versions, editions, parts of one thing) than new texts are to
-    them. Texts with the same rarest shared feature go to the same side.
-    """
-    import os
-
-    if not sparse.issparse(texts) or os.environ.get("SPLIT") == "random":
-        return split_rows(num_texts, min(share, _MAX_TEXTS / max(1, num_texts)), seed)
-    groups = rarest_features(sparse.csr_array(texts))
-    order = np.random.default_rng(seed).permutation(texts.shape[1] + 1)
-    # Texts of one group are adjacent; one group may be cut by the end of the held-out part, which does no harm.
-    ranked = np.argsort(order[groups], kind="stable")
-    count = min(max(1, round(share * num_texts)), max(0, num_texts - 1), _MAX_TEXTS)
-    return np.sort(ranked[count:]), np.sort(ranked[:count])
-
-
-def rarest_features(rows_NF: sparse.csr_array) -> NDArray[np.int64]:
-    """The rarest feature of each text that other texts have too; the number of features where it has none.
-
-    Features of a single text tell nothing about similarity. Of equally rare features the lower id is taken.
-
-    >>> rarest_features(sparse.csr_array(np.array([[1, 1, 0, 0], [1, 1, 0, 1], [1, 0, 1, 0]]))).tolist()
-    [1, 1, 0]
-    """
-    num_rows, num_features = rows_NF.shape
-    counts_F = np.bincount(rows_NF.indices, minlength=num_features)
-    rows = np.repeat(np.arange(num_rows), np.diff(rows_NF.indptr))
-    shared = counts_F[rows_NF.indices] > 1
-    rows, columns = rows[shared], rows_NF.indices[shared].astype(np.int64)
-    found = np.full(num_rows, num_features, dtype=np.int64)
-    best = np.full(num_rows, np.iinfo(np.int64).max)
-    keys = counts_F[columns].astype(np.int64) * (num_features + 1) + columns
-    np.minimum.at(best, rows, keys)
-    has = best < np.iinfo(np.int64).max
-    found[has] = best[has] % (num_features + 1)
-    return found

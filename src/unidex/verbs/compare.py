@@ -14,7 +14,7 @@ from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, UnidexError, quoted
 from unidex.report.markdown import as_markdown
 from unidex.storage.locks import LockedError, locked
-from unidex.verbs.comparison.plan import Asked, asked_runs
+from unidex.verbs.comparison.plan import asked_runs
 from unidex.verbs.comparison.records import data_record
 from unidex.verbs.comparison.result import NUM_TEXTS, count_of, make_page, make_table, write_file
 from unidex.verbs.comparison.runs import Place, run_all
@@ -62,9 +62,9 @@ def compare(
             failures = run_all(place, runs)
             records = [record for asked in runs if (record := place.record(asked)) is not None]
             command = _command(place, recipes, augments, num_seeds, settings)
-            table = make_table(
-                f"{about['name']}: {_counted(runs)}", about, records, [vars(one) for one in failures], command
-            )
+            counts = f"{count_of(len(runs) // num_seeds, 'system')}, {count_of(num_seeds, 'seed')}"
+            title = f"{about['name']}: {counts}"
+            table = make_table(title, about, records, [vars(one) for one in failures], command)
             write_file(folder / "table.json", json.dumps(table, indent=2, ensure_ascii=False) + "\n")
             write_file(folder / "table.md", as_markdown(table))
             write_file(folder / "report.html", make_page(table, records, samples, device))
@@ -92,8 +92,3 @@ def _command(
     words += ["--seeds", str(num_seeds)] if num_seeds > 1 else []
     words += [word for setting in settings for word in ("--set", setting)]
     return shlex.join([*words, "--out", str(place.folder)])
-
-
-def _counted(runs: Sequence[Asked]) -> str:
-    num_seeds = len({run.seed for run in runs})
-    return f"{count_of(len(runs) // num_seeds, 'system')}, {count_of(num_seeds, 'seed')}"

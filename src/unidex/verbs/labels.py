@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from unidex.data.formats import BUILT_IN, read
 from unidex.data.read_options import ReadOptions
-from unidex.errors import DataError, quoted
+from unidex.errors import DataError
 from unidex.model import journal
 from unidex.model.label_set import LabelRow, Order
 from unidex.verbs.models import load_model, model_to_change
@@ -17,18 +17,6 @@ from unidex.verbs.text_files import read_new_labels, read_pairs
 if TYPE_CHECKING:
     from unidex.model.model import Model
     from unidex.model.similar_labels import SimilarLabel
-
-
-def find_labels(model: Model, names: Sequence[str | int], field: str) -> list[int]:
-    """Return the ids of labels by uid (a string) or id (a number); the error names the field they come from."""
-    ids = []
-    for name in names:
-        label = name if isinstance(name, int) else model.labels.id_of(name) if name in model.labels else -1
-        if not model.labels.has_id(label):
-            what = "id" if isinstance(name, int) else "uid"
-            raise DataError(f"{field} must name labels of the model, but it has no label with {what} {quoted(name)}")
-        ids.append(label)
-    return ids
 
 
 def list_labels(

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 from scipy import sparse
 
 from unidex import progress
+from unidex.data.dataset import positives_of
 from unidex.data.files import lines
 from unidex.errors import DataError
 from unidex.model.journal import unknown_label
@@ -56,8 +56,7 @@ def read_pairs(model: Model, file: Path) -> tuple[list[str], sparse.csr_array]:
     """
     known = model.labels
     texts: list[str] = []
-    columns: list[int] = []
-    starts = [0]
+    rows: list[list[int]] = []
     with progress.task("reading", unit="texts") as advance:
         for number, row in _json_rows(file, _PairRow):
             if not row.labels:
@@ -69,11 +68,9 @@ def read_pairs(model: Model, file: Path) -> tuple[list[str], sparse.csr_array]:
             unknown = sorted(uid for uid in uids if uid not in known)
             if unknown:
                 raise DataError(unknown_label(unknown[0]), file=file, line=number)
-            columns += sorted(known.id_of(uid) for uid in uids)
-            starts.append(len(columns))
+            rows.append(sorted(known.id_of(uid) for uid in uids))
             advance(1)
-    ones = np.ones(len(columns), dtype=np.float32)
-    return texts, sparse.csr_array((ones, columns, starts), shape=(len(texts), len(model.labels)))
+    return texts, positives_of(rows, len(model.labels))
 
 
 def read_new_labels(file: Path) -> list[tuple[str, str]]:

@@ -21,7 +21,6 @@ from unidex.cli.main import app
 from unidex.config.recipes import load
 from unidex.data import formats
 from unidex.data.dataset import Dataset, Labels, Split
-from unidex.data.fingerprint import fingerprint
 from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.errors import ConfigError, DataError, ModelError, UnidexError
@@ -34,6 +33,7 @@ from unidex.verbs.compare import compare, failed_error
 from unidex.verbs.comparison import records, samples
 from unidex.verbs.comparison import runs as running
 from unidex.verbs.comparison.plan import asked_runs
+from unidex.verbs.comparison.records import fingerprint
 from unidex.verbs.comparison.usage import noted_usage, usage_so_far
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.models import load_model

@@ -541,7 +541,7 @@ def test_removed_labels_are_not_explained_and_added_ones_have_no_train_texts():
     assert first not in [reason.id for reason in explain(model, ASKED[0], k=12)]
     assert all(first not in [row["id"] for row in r.together] for r in explain(model, ASKED[0], k=12))
     for name in (first, f"L{first}"):
-        with pytest.raises(DataError, match="labels to explain must be among the model's, but it does not have"):
+        with pytest.raises(DataError, match="must name labels of the model, but it has no label with"):
             explain(model, ASKED[0], labels=[name])
     (added,) = model.add_labels(["w0a w2c"], ["late"])
     (reason,) = explain(model, ASKED[0], labels=["late"])
@@ -579,8 +579,8 @@ def test_explained_probabilities_are_the_predicted_ones():
         ({"k": 0}, "k must be at least 1, but is 0"),
         ({"mode": "neither"}, "mode must be both, dual or classifier, but is 'neither'"),
         ({"num_texts": -1}, "num_texts must be at least 0, but is -1"),
-        ({"labels": ["L1", "L99", 12]}, "among the model's, but it does not have '?'L99', 12"),
-        ({"labels": [-1]}, "it does not have -1"),
+        ({"labels": ["L1", "L99", 12]}, "must name labels of the model, but it has no label with id 12, uid 'L99'"),
+        ({"labels": [-1]}, "it has no label with id -1"),
         ({"labels": "L1"}, "must be a list of uids or ids, but are one string"),
         ({"labels": [1.0]}, r"a uid \(a string\) or an id \(a whole number\), but is 1.0"),
         ({"labels": [True]}, "but is True"),
@@ -642,7 +642,7 @@ def test_explain_prints_json_and_reads_standard_input(folder, monkeypatch):
 
     done = CliRunner().invoke(app, ["--quiet", "explain", str(folder), "-", "--json", "-k", "1"], input=text + "\n")
     assert json.loads(done.stdout)["text"] == text
-    with pytest.raises(DataError, match="labels to explain must be among the model's, but it does not have 'L99'"):
+    with pytest.raises(DataError, match="must name labels of the model, but it has no label with uid 'L99'"):
         call("explain", folder, text, "--label", "L99")
 
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from unidex.pools.batches import clustered_batches, random_batches
-from unidex.pools.negatives import mine_negatives
 from unidex.pools.pool import (
     choose_labels,
     draw_labels,
@@ -17,6 +16,7 @@ from unidex.pools.pool import (
     log_inclusion,
     make_batch,
     make_targets,
+    mine_negatives,
 )
 
 

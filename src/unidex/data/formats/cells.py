@@ -7,6 +7,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -23,26 +24,15 @@ SAMPLE = 1000
 SEPARATORS = ("|", ";", ",")
 
 
+@dataclass(frozen=True, kw_only=True)
 class Cell:
-    """How a column writes the labels of a text into one cell.
+    """How a column writes the labels of a text into one cell."""
 
-    Attributes:
-        as_list: a cell is a list of its own, such as ["a", "b"].
-        separator: else, what stands between labels; "" where a cell is one label; None for blanks of any kind.
-    """
-
-    def __init__(self, *, as_list: bool = False, separator: str | None = "") -> None:
-        self.as_list = as_list
-        self.separator = separator
-
-    def __repr__(self) -> str:
-        return f"Cell(as_list={self.as_list}, separator={self.separator!r})"
+    as_list: bool = False  # a cell is a list of its own, such as ["a", "b"]
+    separator: str | None = ""  # else, between labels; "" where a cell is one label; None for blanks of any kind
 
     def split(self, cells: list[str]) -> list[list[RawLabel]]:
-        """The entries of each cell.
-
-        Raises:
-            ValueError: a cell is not a list where lists are expected; its second argument is the row.
+        """The entries of each cell; a ValueError for a cell that is not a list has its row as the second argument.
 
         >>> Cell(separator="|").split(["a|b", "c"])
         [['a', 'b'], ['c']]
@@ -74,18 +64,13 @@ def guess(cells: Iterable[str], given: str | None) -> Cell:
         return Cell(separator=given)
     sample = list(islice((cell for cell in cells if cell.strip()), SAMPLE))
     # The first cell decides: were each cell judged alone, one damaged list would become labels with brackets.
-    if sample and _bracketed(sample[0]):
+    if sample and sample[0].strip().startswith("[") and sample[0].strip().endswith("]"):
         _logger.info("labels are lists")
         return Cell(as_list=True)
     separator = next((mark for mark in SEPARATORS if any(mark in cell for cell in sample)), "")
     if sample:
         _logger.info("labels are separated by %r" if separator else "a cell is one label%s", separator)
     return Cell(separator=separator)
-
-
-def _bracketed(cell: str) -> bool:
-    cell = cell.strip()
-    return cell.startswith("[") and cell.endswith("]")
 
 
 def listed_labels(cell: str) -> list[RawLabel]:

@@ -1,8 +1,6 @@
-"""JSON lines as we write them: train.jsonl, test.jsonl and labels.jsonl, one object per line.
+"""JSON lines as we write them: train.jsonl, test.jsonl and labels.jsonl, read as tables are.
 
-A text has text (or title and content), labels (uids of labels), and where they exist uid and relevance. A label has uid
-and text (or title and content). Reading is that of tables. Where there are no test texts, test.jsonl is an empty file,
-which says that nothing is to be split off from train.
+Where there are no test texts, test.jsonl is an empty file: nothing is to be split off from train.
 """
 
 from __future__ import annotations

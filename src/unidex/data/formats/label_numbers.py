@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +16,12 @@ RawLabel = str | int | float
 NO_LABEL = -1
 
 
+@dataclass
 class UnknownLabelError(Exception):
     """A label that the table of labels does not hold; the caller, who knows the line, raises a DataError."""
 
-    def __init__(self, raw: RawLabel, name: str) -> None:
-        super().__init__(name)
-        self.raw = raw
-        self.name = name
+    raw: RawLabel  # as it was met
+    name: str  # as it was looked for
 
 
 def name_of(raw: RawLabel) -> str:
@@ -53,14 +54,13 @@ class Numbering:
             self._known = {uid: number for number, uid in enumerate(uids)}
             for number, uid in enumerate(uids):
                 self._known.setdefault(uid.strip(), number)
-        # Every way of writing a label is worked out once; after that a label costs one look into a dict.
-        self._listed = _Seen(self, listed=True)
-        self._separated = _Seen(self, listed=False)
+        # Every way of writing a label is worked out once.
+        self._listed = cache(partial(self.number, listed=True))
+        self._separated = cache(partial(self.number, listed=False))
 
     def ids(self, raw: Iterable[RawLabel], *, listed: bool) -> NDArray[np.int64]:
         """The ids of labels, ``NO_LABEL`` where one is blank."""
-        seen = self._listed if listed else self._separated
-        return np.array(list(map(seen.__getitem__, raw)), dtype=np.int64)
+        return np.array(list(map(self._listed if listed else self._separated, raw)), dtype=np.int64)
 
     def labels(self) -> Labels:
         """The labels met so far, or the labels of the table."""
@@ -84,16 +84,3 @@ class Numbering:
                 raise UnknownLabelError(raw, name)
             self._known[name] = len(self._known)
         return self._known[name]
-
-
-class _Seen(dict[RawLabel, int]):
-    """Label as written -> id."""
-
-    def __init__(self, numbering: Numbering, *, listed: bool) -> None:
-        super().__init__()
-        self._numbering = numbering
-        self._is_listed = listed
-
-    def __missing__(self, raw: RawLabel) -> int:
-        number = self[raw] = self._numbering.number(raw, listed=self._is_listed)
-        return number

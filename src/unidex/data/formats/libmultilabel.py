@@ -1,8 +1,4 @@
-"""The text form of LibMultiLabel: "labels<TAB>text" or "id<TAB>labels<TAB>text" a line, labels separated by blanks.
-
-A data set is one file (.txt or .tsv, without a header), or a folder with train.txt and, where it exists, test.txt; else
-a seeded share of the rows becomes test. A label is its own text, unless a table of labels is given.
-"""
+"""The text form of LibMultiLabel: "labels<TAB>text" or "id<TAB>labels<TAB>text" per line, labels between blanks."""
 
 from __future__ import annotations
 

@@ -37,12 +37,13 @@ class Sources:
 def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadOptions) -> Dataset:
     """Read all tables of a data set."""
     numbering = Numbering(None if sources.labels is None else read_labels(open_table(sources.labels), options))
-    train_rows = _rows(sources.train, cell, numbering)
+    train_rows = Rows(sources.train.table, sources.train.columns, cell, numbering)
     if len(train_rows) == 0:
         raise DataError(
             "there must be at least one train text, but the table has no rows", file=sources.train.table.file
         )
-    test_rows = None if sources.test is None else _rows(sources.test, cell, numbering)
+    test = sources.test
+    test_rows = None if test is None else Rows(test.table, test.columns, cell, numbering)
     labels = numbering.labels()
     if len(labels) == 0:
         raise DataError(
@@ -52,15 +53,18 @@ def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadO
         )
     train = _split(train_rows, len(labels), sources.filters, "filter_labels_train.txt")
     if sources.has_test:
-        test = _split(test_rows, len(labels), sources.filters, "filter_labels_test.txt")
-        return Dataset(name, labels, train, test)
-    _refuse_test_filters(sources.filters)
+        test_split = _split(test_rows, len(labels), sources.filters, "filter_labels_test.txt")
+        return Dataset(name, labels, train, test_split)
+    file = None if sources.filters is None else sources.filters / "filter_labels_test.txt"
+    if file is not None and file.exists() and file.stat().st_size > 0:
+        # They name rows of test, and rows that are drawn by a seed have no number of their own.
+        raise DataError(
+            "filter pairs of test need a table of test texts beside them, but there is none; add test.jsonl (or .csv), "
+            "or take this file away",
+            file=file,
+        )
     kept, held_out = split_rows(len(train), options.test_fraction, options.split_seed)
     return Dataset(name, labels, train.take(kept), train.take(held_out))
-
-
-def _rows(source: Source, cell: Cell, numbering: Numbering) -> Rows:
-    return Rows(source.table, source.columns, cell, numbering)
 
 
 def _split(rows: Rows | None, num_labels: int, filters: Path | None, filter_file: str) -> Split:
@@ -68,16 +72,3 @@ def _split(rows: Rows | None, num_labels: int, filters: Path | None, filter_file
     if filters is not None:
         pairs = read_filter_pairs(filters / filter_file, 0 if rows is None else len(rows), num_labels)
     return Split.empty(num_labels) if rows is None else rows.split(num_labels, pairs)
-
-
-def _refuse_test_filters(filters: Path | None) -> None:
-    """Filter pairs of test name its rows, and rows that are drawn by a seed have no number of their own."""
-    if filters is None:
-        return
-    file = filters / "filter_labels_test.txt"
-    if file.exists() and file.stat().st_size > 0:
-        raise DataError(
-            "filter pairs of test need a table of test texts beside them, but there is none; add test.jsonl (or .csv), "
-            "or take this file away",
-            file=file,
-        )

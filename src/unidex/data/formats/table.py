@@ -1,9 +1,7 @@
 """Tables with a column of texts and a column of labels: CSV, TSV, JSON lines (each also gzipped) and Parquet.
 
-A data set is one file, or a folder with a table ``train`` (or trn, training) and, where they exist, ``test`` (or tst)
-and ``labels`` (or lbl, label). A table of labels has the columns uid and text; without one, a label is its own text.
-Without a table of test texts, a seeded share of the rows becomes test. An empty ``test.jsonl`` in a folder is not that:
-it says that there are no test texts. A folder may hold filter pairs: filter_labels_train.txt, filter_labels_test.txt.
+A data set is one file, or a folder with a table ``train`` and, where they exist, ``test`` and ``labels``, as
+docs/reference/data-formats.md describes them.
 """
 
 from __future__ import annotations
@@ -50,10 +48,13 @@ def read(path: Path, options: ReadOptions) -> Dataset:
         train = found
         test = test or _find(folder, _TEST)
         labels = labels or _find(folder, _LABELS)
+    # An empty test file in the folder says that there are no test texts.
+    no_texts = test is None or (
+        test.parent == folder and kind_of(test) == "json" and test.is_file() and test.stat().st_size == 0
+    )
     sources = Sources(
         train=_source(train, options),
-        # An empty test file says that there are no test texts.
-        test=None if test is None or _is_empty(test, folder) else _source(test, options),
+        test=None if test is None or no_texts else _source(test, options),
         labels=labels,
         has_test=test is not None,
         filters=folder,
@@ -66,10 +67,6 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     cell = guess(chain.from_iterable(strings), options.separator)
     name = stem_of(path) if folder is None else path.resolve().name
     return assemble(name, path, sources, cell, options)
-
-
-def _is_empty(file: Path, folder: Path | None) -> bool:
-    return file.parent == folder and kind_of(file) == "json" and file.is_file() and file.stat().st_size == 0
 
 
 def _source(file: Path, options: ReadOptions) -> Source:

@@ -15,10 +15,10 @@ from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.files import (
-    check_relevance,
     check_rows,
     read_filter_pairs,
     read_sparse,
+    refuse_entries,
     text_lines,
     write_filter_pairs,
 )
@@ -88,7 +88,8 @@ class TextLines:
         if positives_file is None:
             return None
         positives = read_sparse(positives_file)
-        check_relevance(positives, positives_file, header_lines=None if positives_file.suffix == ".npz" else 1)
+        header_lines = None if positives_file.suffix == ".npz" else 1
+        refuse_entries(positives.data < 0, positives, "relevance must be >= 0", positives_file, header_lines)
         num_rows, num_columns = positives.shape
         if num_labels is not None and num_columns != num_labels:
             raise DataError(

@@ -5,6 +5,7 @@ Beside, because a model folder holds nothing but the model. Of a model without s
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import math
@@ -12,17 +13,19 @@ import platform
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from unidex import __version__
-from unidex.config.saved import read_saved
+from unidex.config.recipes import read_saved
 from unidex.data.dataset import Dataset
-from unidex.data.fingerprint import fingerprint
+from unidex.data.texts import Texts
 from unidex.errors import ModelError
 from unidex.model.journal import manifest_hash
 from unidex.storage.atomic import write_text
 
 FORMAT = 1
+_BLOCK = 4096
 _PACKAGES = ("torch", "numpy", "scipy", "faiss-cpu", "tokenizers", "transformers")
 _KEYS = ("recipe", "augment", "seed", "config", "data", "test", "training", "prediction", "num_parameters", "manifest")
 
@@ -36,6 +39,44 @@ def data_record(dataset: Dataset) -> dict[str, Any]:
         "num_test": len(dataset.test),
         "num_labels": dataset.num_labels,
     }
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """16 hexadecimal digits of a SHA-256 over labels, texts, pairs and propensity constants.
+
+    The name of the data set, uids of texts and where it was read from do not count: the same content in another format
+    has the same fingerprint.
+
+    >>> from scipy import sparse
+    >>> from unidex.data.dataset import Labels, Split
+    >>> train = Split.of(Texts.of(["red shoe", "hat"]), sparse.csr_array(np.eye(2)))
+    >>> shop = Dataset("shop", Labels(Texts.of(["shoes", "hats"])), train)
+    >>> fingerprint(shop) == fingerprint(Dataset("store", shop.labels, train))
+    True
+    >>> fingerprint(shop) == fingerprint(Dataset("shop", Labels(Texts.of(["shoes", "caps"])), train))
+    False
+    """
+    digest = hashlib.sha256()
+    _add_texts(digest, dataset.labels.texts)
+    _add_texts(digest, dataset.labels.uids)
+    for split in dataset.splits:
+        _add_texts(digest, split.texts)
+        for pairs, kind in ((split.positives, np.float32), (split.filter_pairs, np.bool_)):
+            # Widths of whole numbers differ between formats, and mean nothing.
+            for array in (pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64), pairs.data.astype(kind)):
+                digest.update(np.ascontiguousarray(array).data)
+    digest.update(repr((dataset.propensity.a, dataset.propensity.b)).encode())
+    return digest.hexdigest()[:16]
+
+
+def _add_texts(digest: Any, texts: Texts | None) -> None:
+    if texts is None:
+        digest.update(b"none")
+        return
+    # With the lengths, so that "ab", "c" is not "a", "bc".
+    digest.update(np.ascontiguousarray(texts.lengths().astype(np.int64)).data)
+    for start in range(0, len(texts), _BLOCK):
+        digest.update("".join(texts[start : start + _BLOCK]).encode())
 
 
 def versions() -> dict[str, str]:
@@ -85,7 +126,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
 def model_record(folder: Path) -> dict[str, Any]:
     """Read the record of any model folder; without a record, use its files, with None for unknown values.
 
-    A model that was changed since the run, such as by teaching, is not the one that was measured.
+    A model that was changed since the run, such as by `labels teach`, is not the one that was measured.
     """
     folder = folder.resolve() if folder.name in ("", "..") else folder
     found = read_record(folder)

@@ -65,12 +65,12 @@ class Place:
     def check(self, asked: Asked) -> None:
         """Refuse an existing run, finished or not, with other settings or other data."""
         record, model = self.record(asked), self.model(asked)
-        begun = self.work(asked, "asked.json")
+        plan = self.work(asked, "asked.json")
         if record is not None:
             there, other = record["config"], record["data"]["fingerprint"] != self.fingerprint
             remedy = f"remove {model.name} and {record_file(model).name} there"
-        elif begun.exists() and (model.exists() or any(self._training(asked).glob("*/checkpoint-*"))):
-            before = json.loads(begun.read_text(encoding="utf-8"))
+        elif plan.exists() and (model.exists() or any(self._training(asked).glob("*/checkpoint-*"))):
+            before = json.loads(plan.read_text(encoding="utf-8"))
             there, other = before["config"], before["fingerprint"] != self.fingerprint
             remedy = f"remove {(model if model.exists() else self._training(asked)).name} there"
         elif model.exists():
@@ -125,18 +125,18 @@ def run_all(place: Place, runs: Sequence[Asked]) -> list[Failure]:
     failures = []
     with progress.task("comparing", len(runs), unit="runs") as advance:
         for number, asked in enumerate(runs, start=1):
-            told = f"run {number} of {len(runs)}: {asked.name}"
+            title = f"run {number} of {len(runs)}: {asked.name}"
             if place.record(asked) is None:
-                logger.info("%s", told)
+                logger.info("%s", title)
                 advance(0, asked.name)
                 failure = _run(place, asked, advance)
                 if failure is not None:
-                    logger.warning("%s failed: %s", told, failure.error)
+                    logger.warning("%s failed: %s", title, failure.error)
                     failures.append(failure)
             record = place.record(asked)
             if record is not None:
                 test, seconds = record["test"], record["training"]["wall_seconds"]
-                logger.info("%s: P@1 %.2f, PSP@1 %.2f, trained in %.1f s", told, test["P@1"], test["PSP@1"], seconds)
+                logger.info("%s: P@1 %.2f, PSP@1 %.2f, trained in %.1f s", title, test["P@1"], test["PSP@1"], seconds)
             advance(1)
     return failures
 
@@ -144,20 +144,20 @@ def run_all(place: Place, runs: Sequence[Asked]) -> list[Failure]:
 def _run(place: Place, asked: Asked, advance: progress.Advance) -> Failure | None:
     log = place.work(asked, "log")
     file = place.write_asked(asked)
-    with log.open("ab") as said:
-        begins = said.tell()
+    with log.open("ab") as output:
+        start = output.tell()
         process = subprocess.Popen(
             # -P: never import modules from the current folder.
             [sys.executable, "-P", "-m", "unidex.verbs.comparison.worker", str(file)],
             stdin=subprocess.PIPE,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             # This process alone gets the interrupt of a terminal, and lets the run finish its step.
             start_new_session=True,
         )
         assert process.stdin is not None
         try:
-            code = _watched(process, log, begins, asked.name, advance)
+            code = _watched(process, log, start, asked.name, advance)
         except KeyboardInterrupt:
             logger.info("Stopping %s after its current step; interrupt again to end it at once.", asked.name)
             process.stdin.close()
@@ -170,21 +170,21 @@ def _run(place: Place, asked: Asked, advance: progress.Advance) -> Failure | Non
             process.stdin.close()
     if code == 0 and place.record(asked) is not None:
         return None
-    return Failure(asked.name, _reason(code, _last_line(log, begins)), str(log))
+    return Failure(asked.name, _reason(code, _last_line(log, start)), str(log))
 
 
-def _watched(process: subprocess.Popen[bytes], log: Path, begins: int, name: str, advance: progress.Advance) -> int:
+def _watched(process: subprocess.Popen[bytes], log: Path, start: int, name: str, advance: progress.Advance) -> int:
     while True:
         try:
             return process.wait(_POLL_SECONDS)
         except subprocess.TimeoutExpired:
-            advance(0, f"{name}: {_last_line(log, begins)[:60]}")
+            advance(0, f"{name}: {_last_line(log, start)[:60]}")
 
 
-def _last_line(log: Path, begins: int) -> str:
+def _last_line(log: Path, start: int) -> str:
     with log.open("rb") as file:
         size = file.seek(0, 2)
-        file.seek(max(begins, size - _TAIL_BYTES))
+        file.seek(max(start, size - _TAIL_BYTES))
         lines = file.read().decode("utf-8", errors="replace").split("\n")
     return next((" ".join(line.split()) for line in reversed(lines) if line.strip()), "").removeprefix("unidex: ")
 
