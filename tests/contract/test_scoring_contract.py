@@ -223,15 +223,20 @@ def tree_scores(model, vectors):
     return own * clusters[:, network.tree.shape.parents[-1]]
 
 
-def slow_knn(model, cell, vectors, remembered=()):
-    """Texts x labels by the kNN part, without its weight."""
+def similarities(model, cell, vectors, remembered):
+    """Texts x known texts."""
     network = model.network
     known = network.text_vectors(network.encoder.prepare([*DATA.train.texts, *(text for text, _ in remembered)]))
     sides = [
         torch.cat([part for part in (one.dual, one.classifier) if part is not None], dim=1) for one in (vectors, known)
     ]
     stored = sides[1] * (0.5 if cell.heads == "both" else 1.0)
-    near = (sides[0].double() @ stored.half().double().T).detach().numpy()
+    return (sides[0].double() @ stored.half().double().T).detach().numpy()
+
+
+def slow_knn(model, cell, vectors, remembered=()):
+    """Texts x labels by the kNN part, without its weight."""
+    near = similarities(model, cell, vectors, remembered)
     targets = np.zeros((len(near[0]), len(model.labels)))
     targets[: len(DATA.train), : DATA.num_labels] = DATA.train.positives.toarray()
     for place, (_, label) in enumerate(remembered):
@@ -257,7 +262,8 @@ def slow_features(model, cell, texts, candidates, remembered=()):
             lexical.add(text)
         elif text != DATA.labels.texts[label]:
             lexical.rename(label, text)
-    return naive_ranking_features(parts, cell.weights, model.labels.frequencies, lexical, texts, candidates)
+    nearest = similarities(model, cell, vectors, remembered).max(axis=1)
+    return naive_ranking_features(parts, cell.weights, model.labels.frequencies, lexical, texts, candidates, nearest)
 
 
 def slow_scores(model, cell, texts, mode="both", remembered=()):
@@ -327,7 +333,7 @@ def assert_explained(model, cell, mode):
 
 
 LEARNED = (
-    *("knn", "weighted_sum", "best_sum", "word_overlap", "char_overlap", "word_coverage"),
+    *("knn", "nearest_text", "weighted_sum", "best_sum", "word_overlap", "char_overlap", "word_coverage"),
     *("frequency", "label_length", "text_length", "base", "rarity"),
 )
 

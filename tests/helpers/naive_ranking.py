@@ -26,7 +26,7 @@ def naive_place(values, candidates):
     return found
 
 
-def naive_ranking_features(parts, weights, frequencies, lexical, texts, candidates):
+def naive_ranking_features(parts, weights, frequencies, lexical, texts, candidates, nearest):
     """All features of a learned ranker, texts x labels each; NaN for a label that is no candidate.
 
     Args:
@@ -36,6 +36,7 @@ def naive_ranking_features(parts, weights, frequencies, lexical, texts, candidat
         lexical: a `NaiveLexical` over the labels.
         texts: the texts.
         candidates: texts x labels, whether a label is a candidate.
+        nearest: similarity of each text with its nearest train text.
     """
     known = parts | {"label_prior": np.log(1 + np.asarray(frequencies, dtype=float))[None]}
     total = sum(weight * known[name] for name, weight in weights.items()) + np.zeros(candidates.shape)
@@ -56,6 +57,7 @@ def naive_ranking_features(parts, weights, frequencies, lexical, texts, candidat
         values = np.array([[round(of_pair(text, label), 6) for label in labels] for text in texts], dtype=np.float32)
         found |= {name: values, f"{name}_gap": naive_gap(values, candidates)}
     found["best_sum"] = np.where(candidates, compared["weighted_sum"], -np.inf).max(axis=1, keepdims=True)
+    found["nearest_text"] = np.maximum(nearest, 0)[:, None]
     found["frequency"] = np.asarray(frequencies)[None]
     found["label_length"] = np.array([[lexical.label_length(label) for label in labels]])
     found["text_length"] = np.array([[lexical.text_length(text)] for text in texts])

@@ -184,7 +184,7 @@ def test_a_damaged_file_is_refused(fitted, damage):
 
 def test_features_of_heads_and_of_a_label_tree():
     names = feature_names(LAYOUT)
-    assert len(names) == len(set(names)) == 22
+    assert len(names) == len(set(names)) == 23
     assert {"dual_gap", "classifier_place", "knn", "weighted_sum_gap", "word_coverage_gap", "best_sum"} < set(names)
     alone = feature_names(Layout(4, 0, Weights(0.3)))
     assert {name for name in names if "classifier" in name} == set(names) - set(alone)

@@ -15,7 +15,7 @@ from unidex.scoring.knn import KnnPart
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.rankers import CandidateCounts
-from unidex.scoring.ranking_features import FEATURES, Pairs, compute_features
+from unidex.scoring.ranking_features import FEATURES, KnnFound, Pairs, compute_features
 from unidex.scoring.scorer import LabelFrequencies, Scorer
 
 WEIGHTS = Weights(0.25, 0.5, 0.125)
@@ -46,6 +46,7 @@ class Toy:
         self.texts = self.scorer.queries(self.queries, TEXTS)
         self.lexical = NaiveLexical(LABELS)
         near = (torch.cat([self.queries.dual, self.queries.classifier], dim=1) @ train.T).double().numpy()
+        self.nearest = near.max(axis=1)
         self.parts = {
             "dual": (self.queries.dual @ labels.dual.T).numpy(),
             "classifier": (self.queries.classifier @ labels.classifier.T).numpy(),
@@ -61,14 +62,14 @@ class Toy:
 
     def naive(self, candidates):
         weights = {"dual": 0.25, "classifier": 0.75, "knn": 0.5, "label_prior": 0.125}
-        return naive_ranking_features(self.parts, weights, self.frequencies, self.lexical, TEXTS, candidates)
+        return naive_ranking_features(
+            self.parts, weights, self.frequencies, self.lexical, TEXTS, candidates, self.nearest
+        )
 
     def features(self, ids, names):
-        knn_scores = sparse.csr_array(self.parts["knn"].astype(np.float32))
+        knn = KnnFound(sparse.csr_array(self.parts["knn"].astype(np.float32)), np.maximum(self.nearest, 0))
         scorer = self.scorer
-        pairs = Pairs(
-            scorer.layout, scorer.index, self.texts, ids, ids >= 0, self.frequencies, knn_scores, scorer.lexical
-        )
+        pairs = Pairs(scorer.layout, scorer.index, self.texts, ids, ids >= 0, self.frequencies, knn, scorer.lexical)
         return compute_features(pairs, names)
 
 
