@@ -1,17 +1,21 @@
 """What each part of the recipe `auto` is worth: the recipe as it is, and with one thing changed at a time.
 
-Run: python benchmarks/auto_parts.py DATA [--text title] [--only "NAME;NAME"] > table.md
-Each row is one whole training run with the same seed, scored on test with the filter files. CPU seconds are of the run
-from reading to the finished model, start-up apart.
+Run: python benchmarks/auto_parts.py DATA [--text title] [--only "NAME;NAME"] [--seeds 3] > table.md
+Each row is one whole training run per seed, scored on test with the filter files: the mean over the seeds and, with
+several, their standard deviation. CPU seconds are of a run from reading to the finished model, start-up apart.
 """
 
 import argparse
 import sys
 import time
 
+import numpy as np
+
 from unidex.data.dataset import Split
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
+from unidex.scoring import boosted_trees
+from unidex.training import validation
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.train import train
 
@@ -19,6 +23,14 @@ VARIANTS = {
     "auto": [],
     "one encoder for both heads": ["heads.shared_encoder=true"],
     "rare features count in full": ["heads.classifier_feature_smoothing=0"],
+    "without character n-grams": ["features.chars=false"],
+    "n-grams of 3 to 5 characters": ["features.chars_max=5"],
+    "weighted sum, no ranker": ["predict.rank=sum"],
+    "ranker without shared words": [],
+    "ranker without the kNN part": [],
+    "ranker without gaps and places": [],
+    "favour accuracy": ["predict.favour=accuracy"],
+    "favour rare": ["predict.favour=rare"],
     "without neighbours": ["predict.choose_knn=false"],
     "without the prior": ["predict.choose_label_prior=false"],
     "heads weighed alike": ["predict.choose_fusion=false"],
@@ -29,6 +41,12 @@ VARIANTS = {
     "label texts as points (Gandalf)": ["augment.method=gandalf"],
     "more steady epochs": ["train.min_gain=0.02"],
 }
+# Features that the ranker of a variant does not read.
+LEFT_OUT = {
+    "ranker without shared words": ("word_", "char_", "label_length", "text_length"),
+    "ranker without the kNN part": ("knn", "nearest_text"),
+    "ranker without gaps and places": ("_gap", "_place"),
+}
 COLUMNS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 
 
@@ -37,6 +55,7 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("--text", default="title+content")
     parser.add_argument("--only", default="", help="names of variants, separated by semicolons")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds, from 0")
     arguments = parser.parse_args()
     dataset = read(arguments.data, ReadOptions(text=arguments.text))
     train_only = dataset.with_test(Split.empty(dataset.num_labels))
@@ -47,14 +66,21 @@ def main() -> None:
         print(name, file=sys.stderr)
         # One thing at a time: what is tried beside the recipe is switched off unless it is the variant.
         settings = ["pool.try_hard_negatives=0", "augment.method=none", *VARIANTS[name]]
-        started = time.process_time()
-        model = train(train_only, "auto", settings=settings)
-        seconds = time.process_time() - started
-        metrics = evaluate(model, dataset).metrics
-        print(
-            f"| {name} | {seconds:.0f} | " + " | ".join(f"{metrics[column]:.2f}" for column in COLUMNS) + " |",
-            flush=True,
+        left_out = LEFT_OUT.get(name, ())
+        validation.feature_names = lambda layout, parts=left_out: tuple(
+            feature for feature in boosted_trees.feature_names(layout) if not any(part in feature for part in parts)
         )
+        rows = []
+        for seed in range(arguments.seeds):
+            started = time.process_time()
+            model = train(train_only, "auto", settings=settings, seed=seed)
+            seconds = time.process_time() - started
+            metrics = evaluate(model, dataset).metrics
+            rows.append([seconds, *(metrics[column] for column in COLUMNS)])
+        seconds, *means = np.mean(rows, axis=0)
+        spread = [f" ± {value:.1f}" for value in np.std(rows, axis=0, ddof=1)[1:]] if len(rows) > 1 else [""] * 6
+        cells = (f"{mean:.2f}{more}" for mean, more in zip(means, spread, strict=True))
+        print(f"| {name} | {seconds:.0f} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":
