@@ -49,6 +49,9 @@ _SETTINGS: dict[str, Any] = {
     "verbose": -1,
 }
 LEXICAL = ("word_overlap", "char_overlap", "word_coverage")
+# Features that explanations show as one part.
+_PARTS = dict.fromkeys((*LEXICAL, "label_length", "text_length"), "words")
+_PARTS |= {"nearest_text": "knn", "best_sum": "weighted_sum"}
 
 
 def feature_names(layout: Layout) -> tuple[str, ...]:
@@ -163,27 +166,34 @@ class BoostedTreesRanker(Ranker):
         """The scores of candidates, N x K."""
         columns_PF = _columns(features, self.fitted.names)
         logits = np.asarray(self.fitted.booster.predict(columns_PF, raw_score=True, num_threads=1))
-        found = np.reshape(logits, features["frequency"].shape) + self._rarity(features, logits)
+        found = -np.logaddexp(0, -logits).reshape(features["frequency"].shape) + self._rarity(features)
         scores: NDArray[np.float32] = found.astype(np.float32)
         return scores
 
     def contributions(self, features: Features) -> dict[str, NDArray[Any]]:
-        """The terms of the scores by name: the trees' by group of features (SHAP values), their base, and rarity."""
+        """The terms of the scores by name: SHAP values by group of features, and the base.
+
+        "frequency" has the power of the inverse propensity too, and the base what makes ln p of the logit.
+        """
         shape = features["frequency"].shape
         columns_PF = _columns(features, self.fitted.names)
         shares_PF = np.asarray(self.fitted.booster.predict(columns_PF, pred_contrib=True, num_threads=1))
         found: dict[str, NDArray[Any]] = {}
         for name, share in zip((*self.fitted.names, "base"), shares_PF.T, strict=True):
-            part = name.removesuffix("_gap").removesuffix("_place")
+            feature = name.removesuffix("_gap").removesuffix("_place")
+            part = _PARTS.get(feature, feature)
             found[part] = found.get(part, 0) + share.reshape(shape)
-        return found | {"rarity": self._rarity(features, shares_PF.sum(axis=1))}
+        found["base"] = found["base"] - np.logaddexp(0, shares_PF.sum(axis=1)).reshape(shape)
+        found["frequency"] = found["frequency"] + self._rarity(features)
+        return found
 
-    def _rarity(self, features: Features, logits_P: NDArray[Any]) -> NDArray[Any]:
-        """What makes the score of the trees' logits: ln p - logit + power ln ip."""
-        fitted, shape = self.fitted, features["frequency"].shape
-        weights = inverse_propensity(np.ravel(features["frequency"]), fitted.num_train, Propensity(fitted.a, fitted.b))
-        below = -np.logaddexp(0, np.reshape(logits_P, shape))
-        return below + fitted.power * np.log(weights).reshape(shape) if fitted.power else below
+    def _rarity(self, features: Features) -> NDArray[Any] | float:
+        """Power ln ip."""
+        if self.fitted.power == 0:
+            return 0.0
+        frequencies, propensity = features["frequency"], Propensity(self.fitted.a, self.fitted.b)
+        weights = inverse_propensity(np.ravel(frequencies), self.fitted.num_train, propensity)
+        return self.fitted.power * np.log(weights).reshape(frequencies.shape)
 
 
 def _columns(features: Features, names: tuple[str, ...]) -> NDArray[np.float32]:
