@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from unidex.config import Features
 from unidex.errors import ModelError
 from unidex.features.groups import groups_of
 from unidex.features.hash_keys import places
+from unidex.features.single_text import words_in
 from unidex.sparse_rows import row_of_entries
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
@@ -36,6 +38,8 @@ _FEATURES = Features(parts=True, bigrams=False, chars=True, chars_min=4, chars_m
 _MAX_CHARACTERS = 2000
 _TEXTS_AT_ONCE = 16
 _CHUNK = 2000
+# Up to so many texts are read word by word; so many words are remembered.
+_FEW, _MAX_WORDS = 16, 100_000
 # A word that more labels have finds no candidates.
 _MAX_LABELS, _MAX_SHARE = 100, 0.005
 
@@ -56,6 +60,7 @@ class LexicalPart:
     ) -> None:
         self._frequencies_F, self._num_counted = frequencies_F, num_counted
         self._labels_LF = self._weighted(columns, starts)
+        self._memory = _WordMemory()
 
     @classmethod
     def of(cls, label_texts: Sequence[str]) -> LexicalPart:
@@ -71,7 +76,8 @@ class LexicalPart:
 
     def rows(self, texts: Sequence[str]) -> sparse.csr_array:
         """The rows of texts, N x F; features that no label has are left out."""
-        columns, starts = _columns_of([text[:_MAX_CHARACTERS] for text in texts])
+        texts = [text[:_MAX_CHARACTERS] for text in texts]
+        columns, starts = self._memory.columns_of(texts) if len(texts) <= _FEW else _columns_of(texts)
         known = self._frequencies_F[columns] > 0
         num_known = np.append(0, np.cumsum(known))
         return self._weighted(columns[known], num_known[starts])
@@ -180,6 +186,26 @@ class LexicalPart:
         matrix = sparse.csr_array((weights, columns, starts.astype(np.int64)), shape=(num_rows, _COLUMNS))
         matrix.has_sorted_indices = matrix.has_canonical_format = True
         return matrix
+
+
+class _WordMemory:
+    """The columns of words seen before: a few texts need less time than by array operations."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, tuple[int, ...]] = {}
+
+    def columns_of(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """As `_columns_of`: all features of a text are those of its words."""
+        words_of_texts = [words_in(text) for text in texts]
+        known = self._columns if len(self._columns) < _MAX_WORDS else {}
+        if new := [word for word in set().union(*words_of_texts) if word not in known]:
+            columns, starts = _columns_of(new)
+            parts = np.split(columns, starts[1:-1])
+            known.update((word, tuple(part.tolist())) for word, part in zip(new, parts, strict=True))
+            self._columns = known
+        rows = [sorted(set().union(*(known[word] for word in words))) for words in words_of_texts]
+        found = np.fromiter(chain.from_iterable(rows), dtype=np.int32)
+        return found, np.cumsum([0, *(len(row) for row in rows)])
 
 
 def _columns_of(texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

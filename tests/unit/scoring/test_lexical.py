@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from helpers.naive_features import some_text
 from helpers.naive_lexical import MAX_CHARACTERS, NaiveLexical
@@ -275,3 +276,14 @@ def test_labels_that_a_text_has_whole_are_equal_to_the_last_bit():
     part = LexicalPart.of(labels)
     found = part.overlaps(part.rows([" ".join(f"word{at}" for at in range(50))]), np.arange(200)[None])
     assert set(found["word_coverage"][0].tolist()) == {1.0}
+
+
+def test_a_few_texts_have_the_rows_of_many(monkeypatch):
+    texts = ["", "Sea turtles", "getHTTPPort_2 of a sea", "turtles turtles", "Ünïcode ﬁne", "sea" * 900, "..."]
+    part = LexicalPart.of(["sea turtles", "http port", "ünïcode", "a fine sea"])
+    many = part.rows([*texts, *["sea"] * 20])[: len(texts)]
+    monkeypatch.setattr(lexical, "_MAX_WORDS", 3)
+    for few in (part.rows(texts), part.rows(texts), sparse.vstack([part.rows([text]) for text in texts], format="csr")):
+        assert few.indptr.tolist() == many.indptr.tolist()
+        assert few.indices.tolist() == many.indices.tolist()
+        assert few.data.tolist() == many.data.tolist()
