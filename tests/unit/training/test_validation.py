@@ -23,7 +23,7 @@ from unidex.scoring.network_metrics import metric_value, metrics_of
 from unidex.training import trials as trying
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.trials import TRIALS, plan_trials
-from unidex.training.validation import Validation, _held_out, rarest_features
+from unidex.training.validation import Validation
 from unidex.verbs.train import train
 
 AUTO = [*QUICK, "train.validate_every=1", "train.epochs=4", "train.validation=0.2", "features.min_df=1"]
@@ -127,58 +127,30 @@ def test_labels_without_texts_are_no_training_points():
 # Which texts are held out.
 
 
-def grouped(num_groups, size, seed=0):
-    """Texts in random order whose groups share a feature each; all texts share one, and each has one of its own."""
-    num = num_groups * size
-    groups = np.random.default_rng(seed).permutation(np.repeat(np.arange(num_groups), size))
-    dense = np.zeros((num, num_groups + 1 + num), dtype=np.float32)
-    dense[np.arange(num), groups] = 1
-    dense[:, num_groups] = 1
-    dense[np.arange(num), num_groups + 1 + np.arange(num)] = 1
-    return sparse.csr_array(dense), groups
+@pytest.mark.parametrize(("share", "count"), [(0.1, 4), (0.33, 13), (0.01, 1), (0.9, 36)])
+def test_the_split_is_drawn_at_random_has_the_asked_size_and_depends_on_the_seed_alone(share, count):
+    # Every text has label 0: none is without an answer.
+    positives = sparse.csr_array(np.eye(1, 3, dtype=np.float32).repeat(40, axis=0))
+    data = Dataset(
+        "one", Labels(Texts.of(["a", "b", "c"])), Split.of(Texts.of([f"text {n}" for n in range(40)]), positives)
+    )
 
+    def drawn(seed):
+        found = Validation.of(data, share, seed, np.arange(40), np.arange(3), ALONE)
+        assert sorted([*found.rows, *found.texts]) == list(range(40))
+        assert list(found.split.texts) == [f"text {n}" for n in found.texts]
+        return found.rows.tolist(), found.texts.tolist()
 
-def test_texts_that_are_alike_are_held_out_together():
-    rows, groups = grouped(10, 4)
-    assert rarest_features(rows).tolist() == groups.tolist()
-    seen = set()
-    for seed in range(8):
-        kept, held_out = _held_out(rows, 40, 0.2, seed)
-        # 8 texts of 40 are two whole groups of 4.
-        assert len(held_out) == 8
-        assert len(set(groups[held_out])) == 2
-        assert set(groups[held_out]).isdisjoint(groups[kept])
-        seen.add(tuple(held_out))
-    assert len(seen) > 4
-
-
-@pytest.mark.parametrize(("share", "count"), [(0.1, 4), (0.33, 13), (0.01, 1), (0.99, 39)])
-def test_the_split_is_whole_has_the_asked_size_and_depends_on_the_seed_alone(share, count):
-    rows, groups = grouped(10, 4)
-    kept, held_out = _held_out(rows, 40, share, 3)
+    rows, held_out = drawn(3)
     assert len(held_out) == count
-    assert np.sort(np.concatenate([kept, held_out])).tolist() == list(range(40))
-    assert (np.diff(kept) > 0).all()
-    assert (np.diff(held_out) > 0).all()
-    # One group at most is cut.
-    assert len(set(groups[held_out]) & set(groups[kept])) <= 1
-    for again in (_held_out(rows, 40, share, 3), _held_out(rows.copy(), 40, share, 3)):
-        assert np.array_equal(again[0], kept)
-        assert np.array_equal(again[1], held_out)
+    assert (rows, held_out) == drawn(3) == tuple(part.tolist() for part in split_rows(40, share, 3))
+    assert len({tuple(drawn(seed)[1]) for seed in range(6)}) > 1
 
 
-def test_texts_of_no_shared_feature_stand_alone_in_one_group():
-    rows = sparse.csr_array(np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]], dtype=np.float32))
-    assert rarest_features(rows).tolist() == [4, 1, 1, 4]
-    kept, held_out = _held_out(rows, 4, 0.5, 0)
-    assert {tuple(kept), tuple(held_out)} == {(0, 3), (1, 2)}
-
-
-def test_texts_whose_features_are_not_known_are_held_out_at_random():
-    rows, held_out = _held_out(np.arange(50), 50, 0.2, 1)
-    expected = split_rows(50, 0.2, 1)
-    assert np.array_equal(rows, expected[0])
-    assert np.array_equal(held_out, expected[1])
+def test_no_more_texts_are_held_out_than_choices_need(monkeypatch):
+    monkeypatch.setattr("unidex.training.validation._MAX_TEXTS", 7)
+    data = topics(num_train=240, num_labels=3)
+    assert len(Validation.of(data, 0.5, 0, np.arange(240), np.arange(3), ALONE).rows) == 233
 
 
 # What is chosen.
