@@ -143,7 +143,7 @@ def test_the_split_is_drawn_at_random_has_the_asked_size_and_depends_on_the_seed
 
     rows, held_out = drawn(3)
     assert len(held_out) == count
-    assert (rows, held_out) == drawn(3) == tuple(part.tolist() for part in split_rows(40, share, 3))
+    assert (rows, held_out) == drawn(3) == tuple(part.tolist() for part in split_rows(40, max(share, 1 / 40), 3))
     assert len({tuple(drawn(seed)[1]) for seed in range(6)}) > 1
 
 
