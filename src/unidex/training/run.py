@@ -204,6 +204,8 @@ class Run:
         A decay phase still changes the scores. So it is simulated on the training part, and then undone.
         """
         if self._validation is None or best.choice is None:
+            if best.config.predict.rank == "learned":
+                logger.info("Labels are ranked by the weighted sum: a ranker needs held-out texts (train.validation).")
             return None, None
         weights = best.choice.weights
         train = best.config.train

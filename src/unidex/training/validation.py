@@ -110,7 +110,8 @@ class Validation:
     def of(cls, dataset: Dataset, share: float, seed: int, texts: Any, labels: Any, processes: Processes) -> Validation:
         """Hold out a share of the train texts; ``texts`` and ``labels`` are all prepared texts."""
         num_texts = len(dataset.train)
-        rows, held_out = split_rows(num_texts, min(share, _MAX_TEXTS / max(1, num_texts)), seed)
+        at_least_one = max(share, 1 / max(1, num_texts))
+        rows, held_out = split_rows(num_texts, min(at_least_one, _MAX_TEXTS / max(1, num_texts)), seed)
         known = np.bincount(dataset.train.positives[rows].indices, minlength=dataset.num_labels) > 0
         lost = np.flatnonzero(~known & (dataset.label_frequencies() > 0))
         split = dataset.train.take(held_out)

@@ -21,7 +21,6 @@ from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
 from unidex.scoring.network_metrics import metric_value, metrics_of
 from unidex.training import trials as trying
-from unidex.training import validation as validating
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.trials import TRIALS, plan_trials
 from unidex.training.validation import Validation
@@ -128,19 +127,30 @@ def test_labels_without_texts_are_no_training_points():
 # Which texts are held out.
 
 
-@pytest.mark.parametrize(("share", "most", "count"), [(0.1, 3000, 24), (0.01, 3000, 2), (0.5, 30, 30)])
-def test_texts_are_held_out_at_random_up_to_a_maximum(monkeypatch, share, most, count):
-    monkeypatch.setattr(validating, "_MAX_TEXTS", most)
-    data, texts = topics(), np.arange(240)
-    seen = set()
-    for seed in (0, 0, 1, 2):
-        validation = Validation.of(data, share, seed, texts, np.arange(24), ALONE)
-        held_out = np.setdiff1d(texts, validation.rows)
-        assert len(held_out) == count
-        assert np.array_equal(validation.rows, split_rows(240, count / 240, seed)[0])
-        assert set(validation.texts) <= set(held_out)
-        seen.add(tuple(held_out))
-    assert len(seen) == 3
+@pytest.mark.parametrize(("share", "count"), [(0.1, 4), (0.33, 13), (0.01, 1), (0.9, 36)])
+def test_the_split_is_drawn_at_random_has_the_asked_size_and_depends_on_the_seed_alone(share, count):
+    # Every text has label 0: none is without an answer.
+    positives = sparse.csr_array(np.eye(1, 3, dtype=np.float32).repeat(40, axis=0))
+    data = Dataset(
+        "one", Labels(Texts.of(["a", "b", "c"])), Split.of(Texts.of([f"text {n}" for n in range(40)]), positives)
+    )
+
+    def drawn(seed):
+        found = Validation.of(data, share, seed, np.arange(40), np.arange(3), ALONE)
+        assert sorted([*found.rows, *found.texts]) == list(range(40))
+        assert list(found.split.texts) == [f"text {n}" for n in found.texts]
+        return found.rows.tolist(), found.texts.tolist()
+
+    rows, held_out = drawn(3)
+    assert len(held_out) == count
+    assert (rows, held_out) == drawn(3) == tuple(part.tolist() for part in split_rows(40, max(share, 1 / 40), 3))
+    assert len({tuple(drawn(seed)[1]) for seed in range(6)}) > 1
+
+
+def test_no_more_texts_are_held_out_than_choices_need(monkeypatch):
+    monkeypatch.setattr("unidex.training.validation._MAX_TEXTS", 7)
+    data = topics(num_train=240, num_labels=3)
+    assert len(Validation.of(data, 0.5, 0, np.arange(240), np.arange(3), ALONE).rows) == 233
 
 
 # What is chosen.
