@@ -33,7 +33,7 @@ from unidex.training.transfer import summarise_stages
 from unidex.training.tree_setup import learns_labels
 from unidex.training.trials import PLAIN, POINTS, TRIALS, plan_trials
 from unidex.training.unseen_labels import settle_unseen
-from unidex.training.validation import Choice, Validation
+from unidex.training.validation import Choice, NothingHeldOutError, Validation
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +147,14 @@ class Run:
         share = self.config.train.validation
         if share > 0:
             prepared = (self._networks.texts, self._networks.labels)
-            self._validation = Validation.of(self.dataset, share, self.seed, *prepared, self.processes)
+            try:
+                self._validation = Validation.of(self.dataset, share, self.seed, *prepared, self.processes)
+            except NothingHeldOutError as error:
+                if self.config.predict.rank == "decision-tree":
+                    raise
+                # A few texts must be enough to start with.
+                logger.info("No choices on validation: %s.", error.reason)
+                self.config = changed(self.config, {"train": {"validation": 0.0}})
         rows = None if self._validation is None else self._validation.rows
         results = {}
         for name, config in self._earlier:

@@ -47,6 +47,14 @@ _CANDIDATES = 64
 _MIN_RANKED = 200
 
 
+class NothingHeldOutError(UnidexError):
+    """No held-out text has a label that the other texts have too."""
+
+    def __init__(self, share: float, num_texts: int) -> None:
+        self.reason = f"no held-out text of {share:g} of {num_texts} texts has a label that the others have too"
+        super().__init__(f"a validation split must have labels of the other texts, but {self.reason}; add texts")
+
+
 @dataclass(frozen=True)
 class Choice:
     """The settings chosen on the validation split.
@@ -120,10 +128,7 @@ class Validation:
         left.eliminate_zeros()
         answered = np.flatnonzero(np.diff(left.indptr))
         if len(answered) == 0:
-            raise UnidexError(
-                f"a validation split needs a text whose labels other texts have too, but {share:g} of "
-                f"{len(dataset.train)} texts has none; raise train.validation or set it to 0"
-            )
+            raise NothingHeldOutError(share, num_texts)
         kept = Split.of(split.texts, left, split.filter_pairs).take(answered)
         own = labels[processes.shard(dataset.num_labels)]
         positives = split.positives[answered]

@@ -65,7 +65,7 @@ def test_labels_that_no_text_has_may_be_answered():
 def test_a_validation_without_answers_is_an_error():
     data = topics(num_labels=40, num_train=40)
     alone = Split.of(data.train.texts, sparse.csr_array(np.eye(40, dtype=np.float32)))
-    with pytest.raises(UnidexError, match="labels other texts have too"):
+    with pytest.raises(UnidexError, match="a label that the others have too; add texts"):
         Validation.of(Dataset("alone", data.labels, alone), 0.2, 0, np.arange(40), np.arange(40), ALONE)
 
 
@@ -286,3 +286,15 @@ def test_a_loss_of_weight_0_changes_nothing():
     alone = train(topics(), "unidec", settings=[*settings, "heads.dual=false", "predict.mode=classifier"])
     found, expected = (model.network.classifiers.weight for model in (both, alone))
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("recipe", ["auto", "unidec"])
+def test_texts_whose_labels_are_all_their_own_are_trained_on_without_validation(recipe, caplog):
+    texts = Texts.of([f"w{number}a w{number}b" for number in range(30)])
+    data = Dataset("own", Labels(texts), Split.of(texts, sparse.csr_array(np.eye(30, dtype=np.float32))))
+    with caplog.at_level(logging.INFO):
+        model = train(data, recipe, settings=[*QUICK, "train.epochs=2", "train.validation=0.2"])
+    assert "No choices on validation: no held-out text of 0.2 of 30 texts has a label" in caplog.text
+    assert model.config.predict.rank == "sum"
+    assert "choice" not in model.metrics
+    assert len(model.predict(["w3a"], 3).ids[0]) == 3
