@@ -70,6 +70,10 @@ _BY_NAME = Condition("other than 'none' or 'auto'", lambda value: value not in (
 # Facts that are more than one setting: their text, and how they are found.
 _FACTS: dict[str, tuple[str, Callable[[Facts], Any]]] = {
     "tree": ("a label tree (tree.levels)", lambda facts: facts.config.has_tree),
+    "chosen_labels": (
+        "a label tree (tree.levels) or pool.batches = 'labels'",
+        lambda facts: facts.config.has_tree or facts.config.pool.batches == "labels",
+    ),
     "separate_encoders": (
         "an encoder of the classifier's own (heads.shared_encoder = false)",
         lambda facts: facts.config.heads.separate_encoders,
@@ -159,16 +163,11 @@ RULES = (
         "set heads.classifier_search_vectors to 'unit' with heads.classifier_normalised = true, else to 'plain'",
     ),
     Rule(
-        {"tree": YES},
+        {"chosen_labels": YES},
         {"pool.labels": is_("all"), "pool.hard_negatives": IS_SET, "pool.try_hard_negatives": IS_SET},
-        "the beam of a label tree chooses the labels of a step",
-        f"set pool.labels='picked', pool.hard_negatives=0 and pool.try_hard_negatives=0, {_NO_TREE}",
-    ),
-    Rule(
-        {"pool.batches": is_("labels")},
-        {"pool.labels": is_("all"), "pool.hard_negatives": IS_SET, "pool.try_hard_negatives": IS_SET},
-        "batches of labels (pool.batches = 'labels') are scored against these labels alone",
-        "set pool.labels='picked', pool.hard_negatives=0 and pool.try_hard_negatives=0, or other batches",
+        "the beam of a label tree, or a batch of labels, chooses the labels of a step",
+        "set pool.labels='picked', pool.hard_negatives=0 and pool.try_hard_negatives=0, or tree.levels=[] and other "
+        "batches",
     ),
     Rule(
         {"tree": YES, "tree.layers": is_not([])},

@@ -24,7 +24,6 @@ EXAMPLES = [
     (merged(TREE, {"predict": {"index": "hnsw"}}), {}, "predict.index = 'hnsw'"),
     (merged(TREE, {"heads": {"classifier_search_vectors": "unit"}}), {}, "heads.classifier_search_vectors other than"),
     (merged(TREE, {"pool": {"labels": "all"}}), {}, "pool.labels = 'all'"),
-    ({"pool": {"batches": "labels", "hard_negatives": 2}}, {}, "pool.hard_negatives = 2"),
     (
         merged(TREE, {"tree": {"layers": [[1]]}}),
         {"encoder": EncoderCapabilities()},
@@ -53,7 +52,7 @@ EXAMPLES = [
 
 
 def test_there_are_few_rules_and_each_has_an_example():
-    assert len(RULES) == len(EXAMPLES) <= 17
+    assert len(RULES) == len(EXAMPLES) <= 16
 
 
 @pytest.mark.parametrize(("rule", "example"), list(zip(RULES, EXAMPLES, strict=True)), ids=range(len(RULES)))
@@ -107,3 +106,8 @@ def test_the_table_has_a_row_per_rule_and_needs_no_torch():
     program = "import sys, unidex.config.rules as rules; print(rules.rules_markdown(), 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == rules_markdown() + " False\n"
+
+
+def test_a_batch_of_labels_chooses_the_labels_of_a_step_as_a_tree_does():
+    with pytest.raises(ConfigError, match=r"a batch of labels, chooses .* has pool.hard_negatives = 2"):
+        check(Facts(parse({"pool": {"batches": "labels", "hard_negatives": 2}}, where="test")))
