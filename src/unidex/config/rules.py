@@ -200,7 +200,7 @@ RULES = (
         "set it outside of [[stages]]",
     ),
     Rule(
-        {"predict.rank": is_("decision-tree")},
+        {"last_stage": YES, "predict.rank": is_("decision-tree")},
         {
             "train.validation": is_(0),
             "train.decay_epochs": IS_SET,

@@ -111,3 +111,11 @@ def test_the_table_has_a_row_per_rule_and_needs_no_torch():
 def test_a_batch_of_labels_chooses_the_labels_of_a_step_as_a_tree_does():
     with pytest.raises(ConfigError, match=r"a batch of labels, chooses .* has pool.hard_negatives = 2"):
         check(Facts(parse({"pool": {"batches": "labels", "hard_negatives": 2}}, where="test")))
+
+
+def test_a_decision_tree_needs_both_heads_in_the_last_stage_alone():
+    """The first stage of NGAME has no classifier."""
+    config = load("ngame", ["train.validation=0.1", "predict.rank=decision-tree"])
+    first, *_, last = config.in_stages().values()
+    assert not first.heads.classifier
+    assert last.heads.classifier
