@@ -29,9 +29,9 @@ def predict(
 ) -> None:
     """Predict the labels of texts.
 
-    With --json, a line is {"text": ..., "labels": [{"id": 17, "uid": ..., "text": ..., "score": ...,
-    "frequency": "tail"}, ...]}; frequency is head, torso or tail. If the model is calibrated
-    (docs/how-to/calibrate.md), a label has "probability" too.
+    With --json, a line is {"text": ..., "known": 0.75, "labels": [{"id": 17, "uid": ..., "text": ..., "score": ...,
+    "frequency": "tail"}, ...]}; known is the share of the text's words that the model knows, frequency is head,
+    torso or tail. If the model is calibrated (docs/how-to/calibrate.md), a label has "probability" too.
 
     Examples: unidex predict hpo-model diseases.txt -k 3; echo "Marfan syndrome" | unidex predict hpo-model
     """
@@ -43,7 +43,7 @@ def predict(
         if as_json:
             print_json(row)
             continue
-        print_text(row["text"])
+        print_text(row["text"] + ("" if row["known"] != 0 else "  (no known words)"))
         for label in row["labels"]:
             likely = f"  {label['probability']:4.0%}" if "probability" in label else ""
             print_text(f"  {label['score']:7.4f}{likely}  {label['text'] or label['uid']}")

@@ -41,6 +41,7 @@ class Predictions:
     scores: list[list[float]]  # their scores, rounded
     # their probabilities, not rounded; None where the model has no calibration for the mode
     probabilities: list[list[float]] | None
+    known: list[float] | None  # share of each text's words that the model knows; None without a vocabulary of words
 
     def row(self, number: int, k: int | None = None, min_probability: float | None = None) -> list[PredictedLabel]:
         """Return the labels of one text: at most k, and none below the minimum probability."""
@@ -72,12 +73,14 @@ def predict_labels(
 ) -> Predictions:
     """Predict the k best labels of texts, with probabilities where the model has a calibration for the mode."""
     topk = model.predict(texts, k, mode=mode, allowed=allowed, forbidden=forbidden)
-    probabilities = model.probabilities(topk, mode)
+    known = model.known_shares(texts)
+    probabilities = model.probabilities(topk, mode, known)
     return Predictions(
         model.labels,
         topk.ids.tolist(),
         np.round(topk.scores.astype(np.float64), _DIGITS).tolist(),
         None if probabilities is None else probabilities.tolist(),
+        None if known is None else np.round(known.known_N.astype(np.float64), _DIGITS).tolist(),
     )
 
 
@@ -88,8 +91,9 @@ def predict_rows(
     mode: str | None = None,
     min_probability: str | float | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Predict texts in blocks: {"text": ..., "labels": [{"id", "uid", "text", "score", "frequency"}]} per text.
+    """Predict texts in blocks: {"text", "known", "labels": [{"id", "uid", "text", "score", "frequency"}]} per text.
 
+    "known" is the share of the text's words that the model knows; null for an encoder without a vocabulary of words.
     Where the model has a calibration for the mode, a label has its "probability" too, and labels below
     ``min_probability``, a number or the name of a threshold, are left out.
     """
@@ -104,4 +108,5 @@ def predict_rows(
             if predictions.probabilities is None:
                 for row in rows:
                     del row["probability"]
-            yield {"text": text, "labels": rows}
+            known = None if predictions.known is None else predictions.known[number]
+            yield {"text": text, "known": known, "labels": rows}
