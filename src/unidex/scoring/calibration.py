@@ -1,13 +1,15 @@
 """Calibration: the probability that a predicted label is right, by its score, place and frequency class.
 
 A logistic regression on features of a place gives a logit z; an increasing piecewise-linear table, from isotonic
-regression, gives the probability of z:
+regression, gives the probability of the lowest logit up to the place:
 
-    z = w1 s + w2 (s - s_1) + w3 (s - mean of s_1 .. s_r) + w4 ln r + w5 [head] + w6 [tail] + b,    p = table(z + ln t)
+    z = w1 s + w2 (s - s_1) + w3 (s - mean of s_1 .. s_r) + w4 ln r + w5 [head] + w6 [tail] + b
+    p = table(min of z_1 .. z_r + ln t)
 
 with s the score at place r and s_1 the best score of the text. Only the places up to r count, so that a label's
-probability does not depend on how many labels are asked for. The trust t of a text (`Trust`) is 1 if all of it is
-known and near 0 if nothing is; it is the same for all places of a text.
+probability does not depend on how many labels are asked for. By the minimum, probabilities never rise along the places:
+the order of labels by score is an order by probability. The trust t of a text (`Trust`) is 1 if all of it is known and
+near 0 if nothing is. The table is fitted to the minima with trust.
 
 Shapes: N texts, K places, L labels, P places of all texts, F features, M knots of the table.
 """
@@ -227,12 +229,11 @@ class Calibration:
             topk [N, K], hits_NK [N, K], frequencies_L [L], familiarity_N [N].
         """
         there = topk.ids >= 0
-        features_PF, hits_P = place_features(topk, frequencies_L)[there], hits_NK[there]
+        features_NKF, hits_P = place_features(topk, frequencies_L), hits_NK[there]
         if not len(hits_P):
             raise DataError("probabilities must be fitted to predicted labels, but there are none")
-        weights_F, intercept = fit_logistic(features_PF, hits_P)
-        logits_NK = np.zeros(topk.ids.shape)
-        logits_NK[there] = features_PF @ weights_F + intercept
+        weights_F, intercept = fit_logistic(features_NKF[there], hits_P)
+        logits_NK = np.minimum.accumulate(features_NKF @ weights_F + intercept, axis=1)
         if trust is not None and familiarity_N is not None:
             logits_NK += trust.logs(familiarity_N)[:, None]
         knots_M, values_M = fit_table(logits_NK[there], hits_P)
@@ -244,7 +245,9 @@ class Calibration:
         frequencies_L: NDArray[np.int64],
         familiarity_N: NDArray[np.floating[Any]] | None = None,
     ) -> NDArray[np.float32]:
-        """How likely each predicted label is right; 0 where there is none. Without familiarity, texts are trusted.
+        """How likely each predicted label is right, never rising along the places; 0 where there is none.
+
+        Without familiarity, every text is trusted.
 
         Shapes:
             topk [N, K], frequencies_L [L], familiarity_N [N]; result [N, K].
@@ -265,7 +268,7 @@ class Calibration:
         )
         if self.trust is not None and familiarity_N is not None:
             logits_NK += self.trust.logs(familiarity_N)[:, None]
-        found = np.interp(logits_NK, self.knots_M, self.values_M)
+        found = np.interp(np.minimum.accumulate(logits_NK, axis=1), self.knots_M, self.values_M)
         return np.where(topk.ids < 0, 0.0, found).astype(np.float32)
 
     def min_probability(self, asked: str | float) -> float:
