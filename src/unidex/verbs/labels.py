@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unidex.data.dataset import positives_of
 from unidex.data.formats import BUILT_IN, read
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError
@@ -90,6 +91,14 @@ def remove_labels(folder: Path, uids: Sequence[str]) -> list[LabelRow]:
 def rename_label(folder: Path, uid: str, text: str) -> LabelRow:
     """Give a label of a model folder another text."""
     return change_labels(load_model(folder), {"rename": {"uid": uid, "text": text}})[0]
+
+
+def teach_texts(folder: Path, uid: str, texts: Sequence[str]) -> dict[str, int]:
+    """Fine-tune one label of a model folder on texts that have it; the result counts them."""
+    from unidex.model.incremental import teach
+
+    with model_to_change(folder) as model:
+        return teach(model, texts, positives_of([[model.labels.id_of(uid)]] * len(texts), len(model.labels)))
 
 
 def teach_labels(
