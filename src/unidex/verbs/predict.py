@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +18,7 @@ from unidex.scoring.layout import Mode
 if TYPE_CHECKING:
     from unidex.model.model import Model
 
+logger = logging.getLogger(__name__)
 _BLOCK = 1024
 _DIGITS = 6  # as many as a float32 has; more would be noise
 
@@ -97,16 +99,54 @@ def predict_rows(
     Where the model has a calibration for the mode, a label has its "probability" too, and labels below
     ``min_probability``, a number or the name of a threshold, are left out.
     """
-    if mode is not None and mode not in get_args(Mode):
-        raise DataError(f"--mode must be both, dual or classifier, but is {quoted(mode)}")
-    minimum = None if min_probability is None else model.min_probability(min_probability, mode)  # type: ignore[arg-type]
+    predict = BlockPredictor(model, k, mode, min_probability)
     source = iter(texts)
     while block := list(islice(source, _BLOCK)):
-        predictions = predict_labels(model, block, k, mode=mode)  # type: ignore[arg-type]
-        for number, text in enumerate(block):
-            rows = [msgspec.to_builtins(label) for label in predictions.row(number, k, minimum)]
-            if predictions.probabilities is None:
+        for text, labels, known in zip(block, *predict(block), strict=True):
+            rows = [msgspec.to_builtins(label) for label in labels]
+            if not predict.has_probabilities:
                 for row in rows:
                     del row["probability"]
-            known = None if predictions.known is None else predictions.known[number]
             yield {"text": text, "known": known, "labels": rows}
+    predict.warn()
+
+
+class BlockPredictor:
+    """Predicts blocks of texts with the same k, mode and minimum probability; a blank text has no labels."""
+
+    def __init__(
+        self, model: Model, k: int = 5, mode: str | None = None, min_probability: str | float | None = None
+    ) -> None:
+        if mode is not None and mode not in get_args(Mode):
+            raise DataError(f"--mode must be both, dual or classifier, but is {quoted(mode)}")
+        self._model, self._k = model, k
+        self._mode: Mode = mode or model.config.predict.mode  # type: ignore[assignment]
+        self._minimum = None if min_probability is None else model.min_probability(min_probability, self._mode)
+        self._num_blank = self._num_unknown = 0
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the model has a calibration for the mode."""
+        calibration = self._model.scorer.calibration
+        return calibration is not None and calibration.mode == self._mode
+
+    def __call__(self, texts: Sequence[str]) -> tuple[list[list[PredictedLabel]], Sequence[float | None]]:
+        """Return the labels of each text, best first, and the share of its words that the model knows."""
+        predictions = predict_labels(self._model, texts, self._k, mode=self._mode)
+        is_blank = [not text.strip() for text in texts]
+        self._num_blank += sum(is_blank)
+        known: Sequence[float | None] = predictions.known or [None] * len(texts)
+        self._num_unknown += sum(share == 0 and not blank for share, blank in zip(known, is_blank, strict=True))
+        rows = [
+            [] if blank else predictions.row(number, self._k, self._minimum) for number, blank in enumerate(is_blank)
+        ]
+        return rows, known
+
+    def warn(self) -> None:
+        """Log how many texts were blank, and how many have no known word."""
+        if self._num_blank:
+            what = "text is" if self._num_blank == 1 else "texts are"
+            logger.warning("%s %s blank, and without labels in the result.", f"{self._num_blank:,}", what)
+        if self._num_unknown:
+            what = "text has" if self._num_unknown == 1 else "texts have"
+            logger.warning("%s %s no known words: the labels are guesses.", f"{self._num_unknown:,}", what)

@@ -321,7 +321,7 @@ def test_a_text_without_a_known_word_has_no_confident_answer(folder):
     rows = list(predict_rows(Model.load(folder), random, k=5))
     assert [row["known"] for row in rows] == [0] * len(random)
     assert max(label["probability"] for row in rows for label in row["labels"]) < 0.2
-    found = CliRunner().invoke(app, ["predict", str(folder), "-k", "1"], input="qwertz asdfgh\nw0a w1b qwertz\n").output
+    found = CliRunner().invoke(app, ["predict", str(folder), "-k", "1"], input="qwertz asdfgh\nw0a w1b qwertz\n").stdout
     assert [line for line in found.splitlines() if line[0] != " "] == [
         "qwertz asdfgh  (no known words)",
         "w0a w1b qwertz",
