@@ -1000,5 +1000,5 @@ def test_generated_requests_get_the_answers_of_the_openapi_document(service):
                 assert not operation.body
                 assert not operation.query
     operations = {(method, path) for method, path, _ in seen}
-    assert len(operations) == 14
+    assert len(operations) == 15
     assert {status for _, _, status in seen} >= {200, 201, 400, 404, 422}

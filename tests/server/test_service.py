@@ -334,7 +334,7 @@ def test_labels_can_be_changed_only_with_a_token(service):
         {"Authorization": f"Basic {TOKEN}"},
         {"Authorization": TOKEN},
     ):
-        for method, place in (("POST", ""), ("PATCH", "/1"), ("DELETE", "/1")):
+        for method, place in (("POST", ""), ("PATCH", "/1"), ("DELETE", "/1"), ("POST", "/1/teach")):
             answer = service.client.request(method, f"/v1/labels{place}", headers=headers, json={"text": "new"})
             problem(answer, 401, "Bearer TOKEN")
             assert answer.headers["www-authenticate"] == "Bearer"
@@ -382,6 +382,17 @@ def test_a_label_is_added_renamed_and_removed(service):
 def test_an_invalid_label_is_refused(service, body, field):
     problem(service.client.post("/v1/labels", json=body, headers=AUTHORISED), 422, field=field)
     assert service.client.get("/v1/labels").json()["total"] == 24
+
+
+def test_teaching_needs_a_label_and_texts(service):
+    def teach(label, body):
+        return service.client.post(f"/v1/labels/{label}/teach", json=body, headers=AUTHORISED)
+
+    problem(teach(99, {"texts": ["a"]}), 404, field="id")
+    problem(teach(1, {"texts": []}), 422, field="texts")
+    problem(teach(1, {"texts": ["a", "  "]}), 422, field="texts")
+    problem(teach(1, {"texts": ["a" * (MAX_TEXT + 1)]}), 422, field="texts")
+    assert service.client.get("/v1/labels/1").json()["num_texts"] == Model.load(service.folder).labels.row(1).num_texts
 
 
 def test_command_line_and_service_see_the_same_labels(service):
@@ -518,6 +529,19 @@ def test_several_workers_are_one_service(folder, tokens, tmp_path):
         metrics = service.client.get("/metrics").text
         count = re.search(r'^unidex_requests_total{route="/v1/predict",status="200"} (\S+)$', metrics, re.MULTILINE)
         assert float(count[1]) == 24
+        assert 'unidex_label_changes_total{change="add"} 4.0' in metrics
+        # One worker teaches a label with words that it did not have; all of them know it then.
+        other_words = {"text": "w70s w71t w72u", "k": 1, "allowed": ["new3", *(f"L{number}" for number in range(24))]}
+        assert asked(1, other_words)[0]["predictions"][0]["labels"][0]["uid"] != "new3"
+        texts = {"texts": ["w70s w71t", "w71t w72u", "w72u w70s"]}
+        (taught,) = asked(1, texts, place="/v1/labels/27/teach", headers=AUTHORISED)
+        assert taught["num_texts"] == taught["label"]["num_texts"] == 3
+
+        def known():
+            found = asked(12, other_words)
+            return {(row["model"], row["predictions"][0]["labels"][0]["uid"]) for row in found}
+
+        wait_until(lambda: known() == {(taught["model"], "new3")})
         # A new folder reaches all of them, whichever was asked.
         Model.load(own).save(own)
         (new,) = asked(1, None, place="/v1/reload", headers=AUTHORISED)

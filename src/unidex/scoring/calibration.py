@@ -1,12 +1,14 @@
 """Calibration: the probability that a predicted label is right, by its score, place and frequency class.
 
 A logistic regression on features of a place gives a logit z; an increasing piecewise-linear table, from isotonic
-regression, gives the probability of z:
+regression, gives the probability of the lowest logit up to the place:
 
-    z = w1 s + w2 (s - s_1) + w3 (s - mean of s_1 .. s_r) + w4 ln r + w5 [head] + w6 [tail] + b,    p = table(z)
+    z = w1 s + w2 (s - s_1) + w3 (s - mean of s_1 .. s_r) + w4 ln r + w5 [head] + w6 [tail] + b
+    p = table(min of z_1 .. z_r)
 
 with s the score at place r and s_1 the best score of the text. Only the places up to r count, so that a label's
-probability does not depend on how many labels are asked for.
+probability does not depend on how many labels are asked for. By the minimum, probabilities never rise along the places:
+the order of labels by score is an order by probability. The table is fitted to the minima.
 
 Shapes: N texts, K places, L labels, P places of all texts, F features, M knots of the table.
 """
@@ -178,15 +180,16 @@ class Calibration:
             topk [N, K], hits_NK [N, K], frequencies_L [L].
         """
         there = topk.ids >= 0
-        features_PF, hits_P = place_features(topk, frequencies_L)[there], hits_NK[there]
+        features_NKF, hits_P = place_features(topk, frequencies_L), hits_NK[there]
         if not len(hits_P):
             raise DataError("probabilities must be fitted to predicted labels, but there are none")
-        weights_F, intercept = fit_logistic(features_PF, hits_P)
-        knots_M, values_M = fit_table(features_PF @ weights_F + intercept, hits_P)
+        weights_F, intercept = fit_logistic(features_NKF[there], hits_P)
+        logits_NK = np.minimum.accumulate(features_NKF @ weights_F + intercept, axis=1)
+        knots_M, values_M = fit_table(logits_NK[there], hits_P)
         return cls(weights_F, intercept, knots_M, values_M, mode, {}, {})
 
     def probabilities(self, topk: TopK, frequencies_L: NDArray[np.int64]) -> NDArray[np.float32]:
-        """How likely each predicted label is right; 0 where there is none.
+        """How likely each predicted label is right, never rising along the places; 0 where there is none.
 
         Shapes:
             topk [N, K], frequencies_L [L]; result [N, K].
@@ -205,7 +208,7 @@ class Calibration:
             + (log_place * np.log(places_K) + self.intercept)
             + by_class[frequency_classes(frequencies_L[np.maximum(topk.ids, 0)])]
         )
-        found = np.interp(logits_NK, self.knots_M, self.values_M)
+        found = np.interp(np.minimum.accumulate(logits_NK, axis=1), self.knots_M, self.values_M)
         return np.where(topk.ids < 0, 0.0, found).astype(np.float32)
 
     def min_probability(self, asked: str | float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 # Another process may hold the folder for long; the model thread does not wait for it.
 _LOCK_SECONDS = 0.02
+_NUM_EXAMPLES = 4
 _encode = msgspec.json.Encoder().encode
 
 
@@ -65,6 +67,14 @@ class LiveModel:
     def about(self) -> str:
         """The title and the number of labels."""
         return f"{self.title} ({self.num_labels:,} labels)"
+
+    @cached_property
+    def examples(self) -> list[str]:
+        """A few texts to try: beginnings of train texts if the model keeps them, or else texts of labels."""
+        knn, labels = self.model.scorer.knn, self.model.labels
+        texts = labels.texts if knn is None or knn.snippets is None else knn.snippets
+        found = [texts[place].strip() for place in range(0, len(texts), max(1, len(texts) // _NUM_EXAMPLES))]
+        return list(dict.fromkeys(filter(None, found)))[:_NUM_EXAMPLES]
 
     def find_labels(self, names: Sequence[LabelName] | None, field: str) -> list[int] | None:
         """Return the ids of labels by uid or id, or raise a problem 422 for the field."""

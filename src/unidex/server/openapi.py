@@ -109,11 +109,13 @@ def _add_limits(components: dict[str, Any], limits: Limits) -> None:
     texts += [(kind, field) for kind in (schemas.NewLabel, schemas.NewLabels) for field in ("text", "uid")]
     for kind, field in texts:
         of(kind, field).update(maxLength=limits.text_length)
-    of(predict, "texts")["items"] |= {"maxLength": limits.text_length}
+    for kind in (predict, schemas.TeachRequest):
+        of(kind, "texts")["items"] |= {"maxLength": limits.text_length}
     for kind in (predict, explain):
         of(kind, "k").update(maximum=limits.k)
     for kind, field, maximum in (
         (predict, "texts", limits.texts),
+        (schemas.TeachRequest, "texts", limits.texts),
         (predict, "allowed", limits.labels),
         (predict, "forbidden", limits.labels),
         (schemas.NewLabels, "labels", limits.labels),

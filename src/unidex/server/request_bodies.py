@@ -12,12 +12,13 @@ from msgspec import UNSET
 
 from unidex.errors import listed, quoted
 from unidex.server.problems import ProblemError
-from unidex.server.schemas import ExplainRequest, NewLabel, NewLabels, PredictRequest, RenameRequest
+from unidex.server.schemas import ExplainRequest, NewLabel, NewLabels, PredictRequest, RenameRequest, TeachRequest
 from unidex.server.settings import Limits
 
 T = TypeVar("T", bound=msgspec.Struct)
 _decoders: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (PredictRequest, ExplainRequest, NewLabels, RenameRequest)
+    kind: msgspec.json.Decoder(kind)
+    for kind in (PredictRequest, ExplainRequest, NewLabels, RenameRequest, TeachRequest)
 }
 # A body up to this size is decoded in less than a millisecond.
 _SMALL_BODY = 64 << 10

@@ -117,6 +117,15 @@ def label_routes(service: Service) -> APIRouter:
         """Give a label another text."""
         return _json(schemas.RenamedAnswer(await service.rename_label(label, await request.body())))
 
+    @router.post(
+        "/v1/labels/{id}/teach",
+        dependencies=allowed,
+        **describe(schemas.TaughtAnswer, 401, 403, 404, 409, 422, body=schemas.TeachRequest),
+    )
+    async def teach(label: LabelId, request: Request) -> Response:
+        """Teach a label with texts that have it. The model folder is saved and loaded again before the answer."""
+        return _json(await service.teach_label(label, await request.body()))
+
     @router.delete("/v1/labels/{id}", dependencies=allowed, **describe(schemas.RemovedAnswer, 401, 403, 404, 422))
     async def remove(label: LabelId) -> Response:
         """Remove a label: it is never predicted again."""

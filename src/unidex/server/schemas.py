@@ -76,6 +76,12 @@ class RenameRequest(msgspec.Struct, forbid_unknown_fields=True):
     text: Annotated[NotBlank, Meta(description="The new text.")]
 
 
+class TeachRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Texts to teach a label with."""
+
+    texts: Annotated[list[NotBlank], Meta(min_length=1, description="Texts that have the label.")]
+
+
 class Prediction(msgspec.Struct):
     """The labels of one text, best first."""
 
@@ -113,6 +119,7 @@ class ModelAnswer(msgspec.Struct):
     thresholds: dict[str, dict[str, float]] | None
     keeps_texts: bool
     writable: bool
+    examples: Annotated[list[str], Meta(description="Texts to try: train texts if the model keeps them, or labels.")]
     limits: RequestLimits
 
 
@@ -150,6 +157,14 @@ class RenamedAnswer(msgspec.Struct):
     """The label with its new text."""
 
     label: LabelRow
+
+
+class TaughtAnswer(msgspec.Struct):
+    """The label after it learned, the number of texts it learned from, and the model that has learned it."""
+
+    label: LabelRow
+    num_texts: int
+    model: str
 
 
 class RemovedAnswer(msgspec.Struct):

@@ -30,10 +30,13 @@ from unidex.server.schemas import (
     PredictRequest,
     RenameRequest,
     RequestLimits,
+    TaughtAnswer,
+    TeachRequest,
 )
 from unidex.server.security import Tokens
 from unidex.server.settings import Settings
 from unidex.storage.locks import LockedError
+from unidex.verbs.labels import teach_texts
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +58,7 @@ class Service:
         self.is_draining = False
         self._started: tuple[ModelHost, Batches] | None = None
         self._reload: asyncio.Task[str] | None = None
+        self._teaching = asyncio.Lock()
 
     async def start(self) -> None:
         """Load the model and start to answer."""
@@ -137,6 +141,7 @@ class Service:
             thresholds=None if calibration is None else calibration.as_dict()["thresholds"],
             keeps_texts=model.scorer.knn is not None and model.scorer.knn.snippets is not None,
             writable=self.tokens is not None,
+            examples=live.examples,
             limits=RequestLimits(limits.text_length, limits.texts, limits.body, limits.k, limits.concurrent),
         )
 
@@ -178,6 +183,28 @@ class Service:
         check_text(request.text, "text", self.limits)
         rows = await self._change("rename", lambda host: {"rename": {"uid": host.row(label).uid, "text": request.text}})
         return rows[0]
+
+    async def teach_label(self, label: int, body: bytes) -> TaughtAnswer:
+        """Teach a label with texts, in the model folder, and load the folder again; predictions continue meanwhile."""
+        request = await read_request(TeachRequest, body)
+        check_entries(request.texts, "texts", self.limits.texts, "; send several requests")
+        for text in request.texts:
+            check_text(text, "texts", self.limits)
+        uid = (await self.label(label)).uid
+        # One at a time: each loads a model of its own.
+        async with self._teaching:
+            try:
+                await asyncio.to_thread(teach_texts, self.settings.folder, uid, request.texts)
+            except LockedError as error:
+                raise ProblemError(503, self.describe(error), headers=[("retry-after", "5")]) from None
+        await self.reload(only_if_new=True)
+        journal = self.live.model.journal
+        if journal is not None and not journal.is_current():
+            # That reload had started before the folder was saved.
+            await self.reload(only_if_new=True)
+        self.metrics.changes.labels("teach").inc()
+        row = await self._call(lambda host: host.live.model.labels.row(host.live.model.labels.id_of(uid)))
+        return TaughtAnswer(row, len(request.texts), self.live.title)
 
     async def remove_label(self, label: int) -> LabelRow:
         """Remove a label; the result is its row before."""

@@ -71,7 +71,9 @@ def scored(num_texts=3000, k=10, num_labels=300, seed=0):
     topk = TopK.rank(ids, rng.normal(0.4, 0.25, (num_texts, k)))
     frequencies = np.repeat([500, 50, 2], num_labels // 3)
     features = place_features(topk, frequencies)
-    truth = expit(features @ np.array([4.0, 2.0, 0.0, -0.8, 1.0, -1.0]) - 0.5)
+    # Places that a frequent label behind a rare one would break: no place is likelier than the one before it.
+    logits = features @ np.array([4.0, 2.0, 0.0, -0.8, 0.7, -0.7]) - 0.5
+    truth = expit(np.minimum.accumulate(logits, axis=1))
     return topk, frequencies, truth, rng.random(truth.shape) < truth
 
 
@@ -196,7 +198,7 @@ def test_probabilities_do_not_depend_on_how_many_are_asked_for_and_padding_has_n
     assert np.array_equal(padded[:, :10], all_places)
     assert not padded[:, 10:].any()
     # What is computed at once is what the features say.
-    logits = place_features(topk, frequencies) @ fit.weights_F + fit.intercept
+    logits = np.minimum.accumulate(place_features(topk, frequencies) @ fit.weights_F + fit.intercept, axis=1)
     np.testing.assert_allclose(all_places, np.interp(logits, fit.knots_M, fit.values_M), atol=1e-6)
     assert fit.probabilities(TopK(np.empty((0, 5), np.int64), np.empty((0, 5), np.float32)), frequencies).shape == (
         0,
@@ -211,6 +213,7 @@ def test_probabilities_do_not_depend_on_how_many_are_asked_for_and_padding_has_n
 def test_any_score_has_a_probability(ids, scores):
     found = FITTED.probabilities(TopK.rank(ids, scores), np.repeat([500, 50, 2], 7))
     assert ((found >= 0) & (found <= 1)).all()
+    assert (np.diff(found, axis=1) <= 0).all()  # the order by score is an order by probability
     assert np.array_equal(found == 0, TopK.rank(ids, scores).ids < 0)
 
 

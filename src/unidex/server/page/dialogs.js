@@ -6,12 +6,12 @@ import { call, Problem, token } from "./service.js";
 let number = 0;
 
 // `act` gets the values of the fields and may throw a Problem, which the dialog shows. The result is the result of act,
-// or null if the dialog was cancelled. fields: [{name, label, value, hint, type, required}].
+// or null if the dialog was cancelled. fields: [{name, label, value, hint, type, required}]; type "lines" is a text box.
 export function ask({ title, say = "", fields = [], verb, danger = false }, act) {
   number += 1;
   const id = `dialog-${number}`;
-  const inputs = Object.fromEntries(fields.map((field) => [field.name, el("input", {
-    id: `${id}-${field.name}`, type: field.type ?? "text", autocomplete: "off", spellcheck: "false", required: field.required,
+  const inputs = Object.fromEntries(fields.map((field) => [field.name, el(field.type === "lines" ? "textarea" : "input", {
+    id: `${id}-${field.name}`, type: field.type !== "lines" && (field.type ?? "text"), autocomplete: "off", spellcheck: "false", required: field.required,
     "aria-describedby": field.hint && `${id}-${field.name}-hint` })]));
   for (const field of fields) inputs[field.name].value = field.value ?? "";
   const problem = el("div", { class: "problem", role: "alert", hidden: true });
@@ -56,7 +56,7 @@ export async function change(method, path, body) {
     try {
       return { done: await call(method, path, { body, secret }) };
     } catch (problem) {
-      if (problem.status === 401) throw problem;
+      if (problem.status === 401) throw new Problem(401, "", "The service does not know this token. Check it, or ask the person who runs the service for one.");
       return { problem }; // the token is right; the caller shows the problem
     }
   };

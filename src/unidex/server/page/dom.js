@@ -35,9 +35,12 @@ export const percent = (share) =>
 export const fixed = (score) => (Object.is(Math.round(score * 1000), -0) ? 0 : score).toFixed(3).replace("-", "\u2212");
 export const signed = (score) => (Math.round(score * 1000) >= 0 ? "+" : "") + fixed(score);
 
+// The explanation of a word, which stands at the end of the page.
+export const meaning = (word) => byId(`word-${word}`)?.textContent;
+
 // The frequency class of a label as a word and one to three strokes, never by colour alone.
 export const frequencyMark = (frequency) =>
-  el("span", { class: `mark ${frequency}` }, el("i"), unseen("frequency: "), frequency);
+  el("span", { class: `mark ${frequency}`, title: meaning("frequency") }, el("i"), unseen("frequency: "), frequency);
 
 export function labelName(row) {
   return el("span", { class: "name" }, el("span", { class: "label-text" }, row.text),

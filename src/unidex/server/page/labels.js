@@ -1,4 +1,4 @@
-// The tab Labels: browse, search, similar labels; add, rename and remove with a token.
+// The tab Labels: browse, search, similar labels; add, teach, rename and remove with a token.
 
 import { ask, change } from "./dialogs.js";
 import { button, byId, count, el, fixed, frequencyMark, hint, labelName, number, problemBox, sayProblem, settled, whole } from "./dom.js";
@@ -36,7 +36,11 @@ export async function show() {
     draw(found);
   } catch (error) {
     if (isAborted(error) || own !== request) return;
-    if (error.status !== 0) sayProblem(problem, error, show);
+    // Labels of another search would be wrong here. Without any answer the line at the top says so too.
+    sayProblem(problem, error.status === 0 ? null : error, show);
+    list.replaceChildren(error.status === 0 ? el("p", { class: "empty" }, "No labels: the service does not answer. They appear when it is back.") : "");
+    byId("place").textContent = "";
+    before.disabled = after.disabled = true;
   }
   list.ariaBusy = false;
 }
@@ -66,6 +70,7 @@ function item(row) {
   };
   return el("li", {}, el("div", { class: "label-row" }, labelName(row), frequencyMark(row.frequency), number(count(row.num_texts, "text")),
     el("span", {}, near,
+      writable && button("Teach", () => teach(row), { class: "quiet", "aria-label": `Teach ${row.text}` }),
       writable && button("Rename", () => rename(row), { class: "quiet", "aria-label": `Rename ${row.text}` }),
       writable && button("Remove", () => remove(row), { class: "quiet", "aria-label": `Remove ${row.text}` }))), panel);
 }
@@ -89,8 +94,8 @@ function find(text) {
 }
 
 // Report a change, and refresh the labels here and in the other tabs.
-function tell(words, row, canTry) {
-  done.replaceChildren(words, " ", el("q", {}, row.text), " ", canTry ? button("Try it", () => page.tryIt(row.text), { class: "quiet" }) : "");
+function tell(words, row, canTry, more = []) {
+  done.replaceChildren(words, " ", el("q", {}, row.text), " ", canTry ? button("Try it", () => page.tryIt(row.text), { class: "quiet" }) : "", ...more);
   page.refresh();
   return show();
 }
@@ -101,7 +106,18 @@ async function add() {
     { name: "uid", label: "uid (optional)", hint: "Your own name for it; default: its text." },
   ];
   const made = await ask({ title: "Add a label", fields, verb: "Add" }, ({ text, uid }) => change("POST", "v1/labels", { text: text.trim(), uid: uid.trim() || undefined }));
-  if (made) await tell("Added; the model predicts it from now on:", made.labels[0], true);
+  if (!made) return;
+  const [row] = made.labels;
+  await tell("Added:", row, true, [hint("The model finds it by its text alone so far: texts that say the same in other words will hardly get it. Examples change that."),
+    button("Teach it with examples", () => teach(row))]);
+}
+
+async function teach(row) {
+  const say = `Texts that should get \u201c${row.text}\u201d. The label learns from them in seconds; all other labels stay as they are.`;
+  const fields = [{ name: "texts", label: "Examples, one per line", type: "lines", required: true, hint: "Five or more in different words work best." }];
+  const made = await ask({ title: "Teach a label", say, fields, verb: "Teach" }, ({ texts }) =>
+    change("POST", `v1/labels/${row.id}/teach`, { texts: texts.split(/\r?\n/).map((text) => text.trim()).filter(Boolean) }));
+  if (made) await tell(`Learned from ${count(made.num_texts, "text")}:`, made.label);
 }
 
 async function rename(row) {

@@ -1,18 +1,20 @@
 // The tab One text: predictions while you type, by one mode or by all modes side by side.
 
 import * as address from "./address.js";
-import { button, byId, count, el, percent, sayProblem, settled } from "./dom.js";
+import { button, byId, count, el, meaning, percent, sayProblem, settled } from "./dom.js";
 import { MODES, Rows } from "./rows.js";
 import { call, isAborted } from "./service.js";
 
 const TYPING_MS = 120;
 const SAYING_MS = 900;
 const RETRIES = 3;
+const MIN_RECALL = 0.05; // a threshold that finds fewer of the right labels is no help
 
 const [text, k, min, results, problem] = ["text", "k", "min", "results", "problem"].map(byId);
 let info = null;
 let lists = [];
-let last = null; // {text, k, answers: [{mode, labels}]}
+let last = null; // {text, k, answers: [{mode, labels, known}]}
+let gone = false; // the last request had no answer
 let request = null;
 let mode = "both"; // or "compare"
 
@@ -43,6 +45,7 @@ async function ask(tries = 0) {
   const asked = text.value;
   if (asked.trim() === "" || info === null) {
     request = last = null;
+    gone = false;
     sayProblem(problem, null);
     text.ariaInvalid = false;
     return draw();
@@ -53,23 +56,24 @@ async function ask(tries = 0) {
   const labelsAsked = Number(k.value);
   const predict = async (one) => {
     const body = { texts: [asked], k: labelsAsked, mode: one };
-    return { mode: one, labels: (await call("POST", "v1/predict", { body, signal: own.signal })).predictions[0].labels };
+    const { labels, known } = (await call("POST", "v1/predict", { body, signal: own.signal })).predictions[0];
+    return { mode: one, labels, known };
   };
   try {
     const answers = await Promise.all(modes.map(predict));
     if (own !== request) return; // A newer request replaced this one.
     last = { text: asked, k: labelsAsked, answers };
+    gone = false;
     sayProblem(problem, null);
     draw();
   } catch (error) {
     if (isAborted(error) || own !== request) return;
     own.abort();
-    // Without any answer the line at the top says so, and the results stay.
-    sayProblem(problem, error.status === 0 ? null : error, () => ask());
-    if (error.status !== 0) {
-      last = null;
-      draw();
-    }
+    // Labels of another text would be wrong here. Without any answer the line at the top says so too.
+    gone = error.status === 0;
+    last = null;
+    sayProblem(problem, gone ? null : error, () => ask());
+    draw();
     if (error.retryAfter > 0 && tries < RETRIES) setTimeout(() => own === request && ask(tries + 1), error.retryAfter * 1000);
   }
   text.ariaInvalid = !problem.hidden;
@@ -83,14 +87,17 @@ function draw() {
   if (answers.length === 0) {
     lists = [];
     results.ariaBusy = false;
-    return results.replaceChildren(problem.hidden ? el("p", { class: "empty" }, "Labels appear here as you type.") : "");
+    drawMarks();
+    return results.replaceChildren(problem.hidden ? empty() : "");
   }
   const same = lists.length === answers.length && lists.every((list, place) => list.mode === answers[place].mode);
   if (!same) {
     lists = answers.map(({ mode: name }) => new Rows(`Predicted labels, ${MODES[name] ?? name}`, name));
     results.replaceChildren(...lists.map((list) => {
+      list.unknown = el("p", { class: "problem" }, "No known words: the model has seen none of the words of this text, so these labels are guesses.");
       list.note = el("p", { class: "hint note" });
-      return el("section", { class: "column" }, el("h2", {}, answers.length > 1 ? MODES[list.mode] ?? list.mode : "Labels"), list.element, list.note);
+      const name = answers.length > 1 ? el("h2", { title: meaning(list.mode) }, MODES[list.mode] ?? list.mode) : el("h2", {}, "Labels");
+      return el("section", { class: "column" }, name, list.unknown, list.element, list.note);
     }));
   }
   const shown = answers.map(({ labels }) => above(labels));
@@ -98,15 +105,26 @@ function draw() {
     const others = new Set(shown.flatMap((labels, other) => (other === place ? [] : labels.map((row) => row.id))));
     const only = new Set(answers.length > 1 ? shown[place].map((row) => row.id).filter((id) => !others.has(id)) : []);
     list.show(last, shown[place], only);
-    list.note.textContent = note(answers[place].labels, shown[place]);
+    list.unknown.hidden = answers[place].known !== 0;
+    list.note.replaceChildren(...note(answers[place].labels, shown[place]));
   }
+  drawMarks();
+}
+
+function empty() {
+  if (gone) return el("p", { class: "empty" }, "No labels: the service does not answer. They appear when it is back.");
+  const examples = info?.examples ?? [];
+  return el("div", { class: "empty" }, el("p", {}, "Labels appear here as you type."), examples.length > 0 && el("p", { class: "hint" }, "Or try one of these texts:"),
+    el("ul", { class: "examples" }, examples.map((example) => el("li", {}, button(example, () => tryText(example), { class: "link" })))));
 }
 
 function note(labels, shown) {
   const below = labels.length - shown.length;
-  if (labels.length === 0) return "No label found for this text.";
-  if (below > 0) return `${shown.length === 0 ? "No label reaches" : `${count(below, "label")} below`} the minimum probability of ${percent(Number(min.value))}.`;
-  return labels[0].probability === null ? "Bars show scores relative to the best score, not probabilities." : "";
+  const least = `the minimum probability of ${percent(Number(min.value))}`;
+  if (labels.length === 0) return ["No label found for this text."];
+  if (shown.length === 0) return [`No label reaches ${least}; the best has ${percent(labels[0].probability)}. `, button("Show all labels", () => setMin(0), { class: "quiet" })];
+  if (below > 0) return [`${count(below, "label")} below ${least}.`];
+  return labels[0].probability === null ? ["Bars show scores relative to the best score, not probabilities."] : [];
 }
 
 function drawMin() {
@@ -121,23 +139,33 @@ export function setModel(said) {
   const names = [...said.modes.map((name) => [name, MODES[name] ?? name]), ...(said.modes.length > 1 ? [["compare", "Compare"]] : [])];
   if (!names.some(([name]) => name === mode)) mode = said.modes[0];
   byId("modes").replaceChildren(el("legend", {}, "Mode"), el("div", { class: "choices" }, names.map(([value, name]) =>
-    el("label", {}, el("input", { type: "radio", name: "mode", value, checked: value === mode }), el("span", {}, name)))));
+    el("label", { title: meaning(value) }, el("input", { type: "radio", name: "mode", value, checked: value === mode }), el("span", {}, name)))));
   byId("modes").hidden = said.modes.length < 2;
   min.disabled = !said.calibrated;
   if (min.disabled) min.value = "0";
   byId("min-hint").hidden = said.calibrated;
   drawThresholds(said.thresholds ?? {});
   drawMin();
+  draw();
 }
 
 // Marks on the slider: the thresholds that the calibration found.
 function drawThresholds(thresholds) {
-  const marks = Object.entries(thresholds).map(([name, { probability }]) => [name.replace("f1", "F1").replace("-", " "), probability]);
-  byId("thresholds").replaceChildren(...marks.map(([, value]) => el("option", { value })));
-  byId("marks").replaceChildren(...marks.map(([name, value]) => button(`${name} \u00b7 ${percent(value)}`, () => {
-    min.value = value;
-    moved();
-  })));
+  const marks = Object.entries(thresholds).filter(([, { recall }]) => recall >= MIN_RECALL);
+  byId("thresholds").replaceChildren(...marks.map(([, { probability }]) => el("option", { value: probability })));
+  byId("marks").replaceChildren(...marks.map(([name, { probability, precision, recall }]) => button(`${name.replace("f1", "F1").replace("-", " ")} \u00b7 ${percent(probability)}`,
+    () => setMin(probability), { value: probability, title: `On held-out texts: ${percent(precision)} of the shown labels are right, and ${percent(recall)} of the right labels are shown.` })));
+}
+
+// A threshold that leaves no label of the present text is not offered.
+function drawMarks() {
+  const best = Math.max(...(last?.answers ?? []).flatMap(({ labels }) => labels.map((row) => row.probability ?? 1)));
+  for (const mark of byId("marks").children) mark.disabled = last !== null && best < Number(mark.value);
+}
+
+function setMin(value) {
+  min.value = value;
+  moved();
 }
 
 function moved() {

@@ -1,6 +1,6 @@
 // Why a label was predicted: parts of the score, attribution to words, train texts that have it, labels that occur with it.
 
-import { el, fixed, hint, number, percent, problemBox, signed } from "./dom.js";
+import { el, fixed, hint, meaning, number, percent, problemBox, signed } from "./dom.js";
 import { call, isAborted } from "./service.js";
 
 const PARTS = {
@@ -45,7 +45,7 @@ function partsOf({ parts, score }) {
   const bar = el("div", { class: "stack", "aria-hidden": "true" }, against.map(piece), against.length > 0 && el("span", { class: "zero" }),
     entries.filter(([, value]) => value >= 0).map(piece));
   const legend = el("ul", { class: "legend" }, entries.map(([name, value]) => el("li", {},
-    el("i", { class: "part", vars: { "--tone": `var(--${name}, var(--part))` } }), PARTS[name] ?? name, " ", number(signed(value), { "data-part": name }))),
+    el("i", { class: "part", vars: { "--tone": `var(--${name}, var(--part))` } }), el("span", { title: meaning(name) }, PARTS[name] ?? name), " ", number(signed(value), { "data-part": name }))),
   el("li", {}, "Score ", number(fixed(score), { "data-part": "score" })));
   return section("Parts of the score", bar, legend);
 }
