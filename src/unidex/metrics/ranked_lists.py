@@ -97,7 +97,7 @@ def f1(hits_NK: NDArray[np.bool_], num_positives_N: NDArray[np.integer[Any]], k:
     [0.5714]
     """
     at_least_one(k)
-    values_N: NDArray[np.float64] = 2 * hits_NK[:, :k].sum(axis=1, dtype=np.float64) / (k + num_positives_N)
+    values_N: NDArray[np.float64] = 2 * hits_NK[:, :k].sum(axis=1, dtype=np.float64) / (float(k) + num_positives_N)
     return values_N
 
 
