@@ -509,7 +509,7 @@ def test_the_service_survives_kill_reload_and_stop_under_load(folder, tokens, tm
             load.join()
             assert len(large.result()[1]["predictions"]) == len(TEXTS) * 16
         assert second.process.wait(PATIENCE) == 0
-        second.wait_for_log("SIGTERM: answering for 1 s more", "The service has stopped.")
+        second.wait_for_log("SIGTERM: answering for 4 s more", "The service has stopped.")
     assert set(load.statuses) == {200}
     assert load.faults == []
     assert {"kept", "late"} <= set(Model.load(own).labels.uids)

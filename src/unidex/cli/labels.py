@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unidex.cli.output import print_json, print_result, print_table, print_text
-from unidex.cli.shared_options import Json, ModelFolder, NewFolder, PairsFile, add_verb, picture, reads_data
+from unidex.cli.shared_options import (
+    Json,
+    ModelFolder,
+    NewFolder,
+    PairsFile,
+    add_verb,
+    picture,
+    reads_data,
+    reads_pairs,
+    reads_texts,
+)
 from unidex.data.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -52,12 +62,14 @@ def list_labels(
         print_text(f"... {total - len(rows):,} more; --limit shows them")
 
 
+@reads_texts
 def add(
     model: ModelFolder,
+    reading: ReadOptions,
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT...", help="Texts of the new labels.")] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="FILE", help='One label per line: its text, or .jsonl {"uid", "text"}.'),
+        typer.Option("--file", metavar="FILE", help="A table of labels (uid and text), or one text per line."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -65,11 +77,15 @@ def add(
 
     The command writes them to the model's journal of changes; they are on the disk when it ends.
 
+    A table has a column text and optionally uid; without, the text of a label is its uid.
+
     Example: unidex labels add hpo-model "Blue fingernails after exercise"
+
+    Example: unidex labels add hpo-model --file new-phenotypes.csv --column uid=code --column text=phenotype
     """
     from unidex.verbs.labels import add_labels
 
-    added = add_labels(model, texts or [], file)
+    added = add_labels(model, texts or [], file, reading)
     rows = [(row.text, row.uid, row.id) for row in added]
     print_result({"added": _plain(added)}, as_json, lambda: print_table(("label", "uid", "id"), rows))
 
@@ -106,14 +122,18 @@ def rename(
     print_result({"renamed": _plain(renamed)}, as_json, f"renamed {renamed.uid}: {renamed.text}")
 
 
-def teach(model: ModelFolder, pairs: PairsFile, out: NewFolder = None, as_json: Json = False) -> None:
+@reads_pairs
+def teach(
+    model: ModelFolder, pairs: PairsFile, reading: ReadOptions, out: NewFolder = None, as_json: Json = False
+) -> None:
     """Fine-tune labels on new texts in seconds, without forgetting the rest.
 
     The vectors of the labels in PAIRS move towards their texts, and away from texts of other labels that they would
     match. Encoders and all other labels do not change. A model with a kNN part remembers the texts too.
 
-    A line of PAIRS is {"text": ..., "labels": [uid, ...]}, or has "title" and optionally "content" instead of "text".
-    The model must have the labels: unidex labels list MODEL shows them, unidex labels add MODEL adds new ones.
+    PAIRS is read as unidex train reads a table, with the columns of the training unless --column names others. A line
+    of JSON is {"text": ..., "labels": [uid, ...]}, or has "title" and "content" instead of "text". Labels are uids. The
+    model must have them: unidex labels list MODEL shows them, unidex labels add MODEL adds new ones.
 
     Example: unidex labels teach hpo-model diagnosed.jsonl
 
@@ -121,7 +141,7 @@ def teach(model: ModelFolder, pairs: PairsFile, out: NewFolder = None, as_json: 
     """
     from unidex.verbs.labels import teach_labels
 
-    done = teach_labels(model, pairs, out)
+    done = teach_labels(model, pairs, out, reading)
     print_result(
         done,
         as_json,

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from unidex.cli.output import print_json, print_text
-from unidex.cli.shared_options import ModelFolder, ModeOption
+from unidex.cli.output import print_json, print_result, print_text
+from unidex.cli.shared_options import ModelFolder, ModeOption, reads_texts
+from unidex.data.read_options import ReadOptions
+from unidex.errors import DataError
 
 
+@reads_texts
 def predict(
     model: ModelFolder,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="One text per line, or .jsonl; - is standard input.")
-    ] = "-",
+    reading: ReadOptions,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="A table (.csv, .tsv, .jsonl, .parquet, .xlsx), or a file of one text per line; - is standard input.",
+            show_default="-",
+        ),
+    ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Labels per text.")] = 5,
     mode: ModeOption = None,
     min_probability: Annotated[
@@ -25,25 +35,65 @@ def predict(
             help="Minimum probability of a label: a number, or a threshold of the model such as best-f1.",
         ),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="TABLE",
+            help="Write a table (.csv, .tsv, .jsonl, .parquet, .xlsx): the columns of FILE, then the labels.",
+        ),
+    ] = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="One row per label in TABLE, instead of one row per text.")
+    ] = False,
+    document: Annotated[
+        bool, typer.Option("--document", help="Each FILE is one text; there may be many of them.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
 ) -> None:
     """Predict the labels of texts.
 
+    A table is read as unidex train reads it, with the columns of the training unless --column names others. With --out,
+    TABLE has all columns of FILE, then label_1, uid_1, probability_1, label_2 and so on. Files of any size are
+    predicted block by block.
+
     With --json, a line is {"text": ..., "labels": [{"id": 17, "uid": ..., "text": ..., "score": ...,
     "frequency": "tail"}, ...]}; frequency is head, torso or tail. If the model is calibrated
-    (docs/how-to/calibrate.md), a label has "probability" too.
+    (docs/how-to/calibrate.md), a label has "probability" too. A blank text has no labels.
 
-    Examples: unidex predict hpo-model diseases.txt -k 3; echo "Marfan syndrome" | unidex predict hpo-model
+    Example: unidex predict hpo-model new.csv --out new-labels.xlsx -k 3 --min-probability 0.2
+
+    Example: unidex predict hpo-model --document letters/*.txt
+
+    Example: echo "Marfan syndrome" | unidex predict hpo-model
     """
+    from unidex.data.formats.table_writers import check_target
+    from unidex.data.formats.text_source import open_texts
     from unidex.verbs.models import load_model
     from unidex.verbs.predict import predict_rows
-    from unidex.verbs.text_files import read_texts
+    from unidex.verbs.predict_table import predict_table
 
-    for row in predict_rows(load_model(model), read_texts(file), k, mode, min_probability):
-        if as_json:
-            print_json(row)
-            continue
-        print_text(row["text"])
-        for label in row["labels"]:
-            likely = f"  {label['probability']:4.0%}" if "probability" in label else ""
-            print_text(f"  {label['score']:7.4f}{likely}  {label['text'] or label['uid']}")
+    names = files or ["-"]
+    if long and out is None:
+        raise DataError("--long is about the table of --out, but there is no --out; add it, or leave --long out")
+    if out is not None:
+        check_target(out)
+        if any(Path(name).resolve() == out.resolve() for name in names if name != "-"):
+            raise DataError("--out must not be the file that is read; name another", file=out)
+    found = load_model(model)
+    with open_texts(names, reading, found.table_form, documents=document) as source:
+        if out is not None:
+            done = predict_table(found, source, out, k, mode, min_probability, long=long)
+            print_result(done, as_json, f"{out}: {done['num_texts']:,} texts, {done['num_labels']:,} labels")
+            return
+        shown = iter(names)
+        for row in predict_rows(found, source.texts(), k, mode, min_probability):
+            if document:
+                row = {"file": next(shown), "labels": row["labels"]}
+            if as_json:
+                print_json(row)
+                continue
+            print_text(row["file"] if document else row["text"])
+            for label in row["labels"]:
+                likely = f"  {label['probability']:4.0%}" if "probability" in label else ""
+                print_text(f"  {label['score']:7.4f}{likely}  {label['text'] or label['uid']}")

@@ -18,7 +18,9 @@ ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A model fold
 ModeOption = Annotated[str | None, typer.Option("--mode", help="dual, classifier or both; default: the recipe's mode.")]
 PairsFile = Annotated[
     Path,
-    typer.Argument(metavar="PAIRS", help='JSON lines with "text" and "labels", plain or gzipped.', show_default=False),
+    typer.Argument(
+        metavar="PAIRS", help="A table of texts and labels (.csv, .tsv, .jsonl, .parquet, .xlsx).", show_default=False
+    ),
 ]
 NewFolder = Annotated[
     Path | None, typer.Option("--out", metavar="NEW", help="A new model folder to write; default: MODEL itself.")
@@ -102,17 +104,32 @@ def with_flags(
 
 
 def _read_options(flags: dict[str, Any]) -> ReadOptions:
-    columns = {}
+    columns: dict[str, str] = {}
     for item in flags.pop("column") or ():
         role, equals, name = item.partition("=")
         if not equals:
             raise DataError(f"--column must be ROLE=NAME, such as text=title, but is {item!r}")
+        if role in columns:
+            raise DataError(
+                f"--column must name each role once, but {role} is {columns[role]!r} and {name!r}; leave one out"
+                + (" (two columns of text are --column title=... --column content=...)" if role == "text" else "")
+            )
         columns[role] = name
     return ReadOptions(columns=columns, **flags)
 
 
 # The flags for reading DATA, as one argument ``reading: ReadOptions``.
 reads_data = with_flags(_READING, "reading", _read_options)
+_TABLE_FORMAT = flag(
+    *("format", None, "csv, tsv, jsonl, parquet, xlsx or text (one text per line); default: by the name of the file."),
+    *(str | None,),
+    metavar="NAME",
+    rich_help_panel="Reading tables",
+)
+_TEXT_FLAGS = {"format": _TABLE_FORMAT} | {name: _READING[name] for name in ("column", "text")}
+# The flags for reading texts alone, and texts with labels, from one file that may be a table.
+reads_texts = with_flags(_TEXT_FLAGS, "reading", _read_options)
+reads_pairs = with_flags(_TEXT_FLAGS | {"separator": _READING["separator"]}, "reading", _read_options)
 
 
 def help_text(docstring: str) -> str:

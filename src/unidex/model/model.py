@@ -14,6 +14,7 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.config import Config
+from unidex.data.dataset import TableForm
 from unidex.errors import DataError, ModelError, UnidexError, listed
 from unidex.model import folder as model_folder
 from unidex.model.journal import Change, Journal, check_change, check_label, check_uids, parse_change
@@ -70,6 +71,12 @@ class Model:
     def version(self) -> str:
         """12 digits of the hash of the manifest that the model was loaded with; "" if it was not loaded."""
         return "" if self.journal is None else self.journal.version
+
+    @property
+    def table_form(self) -> TableForm:
+        """How the training data was read, if from a table."""
+        data = self.metrics.get("data", {})
+        return TableForm(data.get("columns") or {}, data.get("separator"))
 
     @classmethod
     def build(

@@ -26,6 +26,20 @@ def write_text(file: Path, text: str, *, errors: str = "strict") -> None:
 
 
 @contextmanager
+def unfinished_file(file: Path) -> Iterator[Path]:
+    """Yield a hidden file to write, which becomes ``file`` at the end of the block; an error deletes it.
+
+    The hidden name ends as ``file`` does: some writers look at the ending.
+    """
+    unfinished = file.with_name(f".unfinished-{os.getpid()}-{file.name}")
+    try:
+        yield unfinished
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
 def write_folder(folder: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield a hidden folder to write into, which becomes ``folder`` at the end of the block.
 

@@ -43,6 +43,15 @@ logger = logging.getLogger(__name__)
 _STAGE_SEED = 1_000_003
 
 
+def describe_data(dataset: Dataset) -> dict[str, Any]:
+    """What a model remembers of its training data: later data is read and judged in the same way."""
+    about: dict[str, Any] = {"name": dataset.name, "num_train": len(dataset.train)}
+    about["propensity"] = {"a": dataset.propensity.a, "b": dataset.propensity.b}
+    if dataset.table.columns:
+        about |= {"columns": dict(dataset.table.columns), "separator": dataset.table.separator}
+    return about
+
+
 @dataclass(frozen=True, eq=False)
 class _Trial:
     """A finished trial: its recipe, its trainer, and the choice on the validation split."""
@@ -100,7 +109,7 @@ class Run:
 
         Of several processes the first gets the model, with the classifiers of all; the others get None.
         """
-        metrics: dict[str, Any] = {"data": {"name": self.dataset.name, "num_train": len(self.dataset.train)}}
+        metrics: dict[str, Any] = {"data": describe_data(self.dataset)}
         stages = self._earlier_stages(resume=resume)
         best = self._best_trial(resume=resume)
         network, config, result = best.trainer.network, best.config, best.result

@@ -71,9 +71,13 @@ def change_labels(model: Model, change: journal.Change) -> list[LabelRow]:
     return removed or [model.labels.row(label) for label in ids]
 
 
-def add_labels(folder: Path, texts: Sequence[str], file: Path | None = None) -> list[LabelRow]:
+def add_labels(
+    folder: Path, texts: Sequence[str], file: Path | None = None, reading: ReadOptions | None = None
+) -> list[LabelRow]:
     """Add labels to a model folder, by text or from a file; they are on the disk when this returns."""
-    new = [(text, text) for text in texts] + ([] if file is None else read_new_labels(file))
+    if file is None:
+        (reading or ReadOptions()).refuse_others((), "labels without --file")
+    new = [(text, text) for text in texts] + ([] if file is None else read_new_labels(file, reading))
     if not new:
         raise DataError("there must be at least one label to add, but none is given; name texts or --file")
     return change_labels(load_model(folder), {"add": [{"uid": uid, "text": text} for text, uid in new]})
@@ -97,10 +101,12 @@ def teach_texts(folder: Path, uid: str, texts: Sequence[str]) -> dict[str, int]:
         return teach(model, texts, positives_of([[model.labels.id_of(uid)]] * len(texts), len(model.labels)))
 
 
-def teach_labels(folder: Path, file: Path, out: Path | None = None) -> dict[str, Any]:
+def teach_labels(
+    folder: Path, file: Path, out: Path | None = None, reading: ReadOptions | None = None
+) -> dict[str, Any]:
     """Fine-tune labels of a model folder, or of a copy of it, on new texts; the result counts them."""
     from unidex.model.incremental import teach
 
     with model_to_change(folder, out) as model:
-        counts = teach(model, *read_pairs(model, file))
+        counts = teach(model, *read_pairs(model, file, reading))
     return {"model": str(out or folder)} | counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +18,7 @@ from unidex.scoring.layout import Mode
 if TYPE_CHECKING:
     from unidex.model.model import Model
 
+logger = logging.getLogger(__name__)
 _BLOCK = 1024
 _DIGITS = 6  # as many as a float32 has; more would be noise
 
@@ -93,15 +95,48 @@ def predict_rows(
     Where the model has a calibration for the mode, a label has its "probability" too, and labels below
     ``min_probability``, a number or the name of a threshold, are left out.
     """
-    if mode is not None and mode not in get_args(Mode):
-        raise DataError(f"--mode must be both, dual or classifier, but is {quoted(mode)}")
-    minimum = None if min_probability is None else model.min_probability(min_probability, mode)  # type: ignore[arg-type]
+    predict = BlockPredictor(model, k, mode, min_probability)
     source = iter(texts)
     while block := list(islice(source, _BLOCK)):
-        predictions = predict_labels(model, block, k, mode=mode)  # type: ignore[arg-type]
-        for number, text in enumerate(block):
-            rows = [msgspec.to_builtins(label) for label in predictions.row(number, k, minimum)]
-            if predictions.probabilities is None:
+        for text, labels in zip(block, predict(block), strict=True):
+            rows = [msgspec.to_builtins(label) for label in labels]
+            if not predict.has_probabilities:
                 for row in rows:
                     del row["probability"]
             yield {"text": text, "labels": rows}
+    predict.warn_of_blank()
+
+
+class BlockPredictor:
+    """Predicts blocks of texts with the same k, mode and minimum probability; a blank text has no labels."""
+
+    def __init__(
+        self, model: Model, k: int = 5, mode: str | None = None, min_probability: str | float | None = None
+    ) -> None:
+        if mode is not None and mode not in get_args(Mode):
+            raise DataError(f"--mode must be both, dual or classifier, but is {quoted(mode)}")
+        self._model, self._k = model, k
+        self._mode: Mode = mode or model.config.predict.mode  # type: ignore[assignment]
+        self._minimum = None if min_probability is None else model.min_probability(min_probability, self._mode)
+        self._num_blank = 0
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the model has a calibration for the mode."""
+        calibration = self._model.scorer.calibration
+        return calibration is not None and calibration.mode == self._mode
+
+    def __call__(self, texts: Sequence[str]) -> list[list[PredictedLabel]]:
+        """Return the labels of each text, best first."""
+        predictions = predict_labels(self._model, texts, self._k, mode=self._mode)
+        is_blank = [not text.strip() for text in texts]
+        self._num_blank += sum(is_blank)
+        return [
+            [] if blank else predictions.row(number, self._k, self._minimum) for number, blank in enumerate(is_blank)
+        ]
+
+    def warn_of_blank(self) -> None:
+        """Log how many texts were blank."""
+        if self._num_blank:
+            what = "text is" if self._num_blank == 1 else "texts are"
+            logger.warning("%s %s blank, and without labels in the result.", f"{self._num_blank:,}", what)

@@ -1,97 +1,111 @@
-"""Files of texts that the verbs read: texts alone, texts with labels, new labels."""
+"""Files that the verbs read beside data sets: texts alone, texts with labels of a model, new labels."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
+import numpy as np
 from scipy import sparse
 
-from unidex import progress
-from unidex.data.dataset import positives_of
 from unidex.data.files import lines
-from unidex.errors import DataError
+from unidex.data.formats.cells import guess
+from unidex.data.formats.columns import check_given, columns_of_training, label_columns, text_columns
+from unidex.data.formats.label_numbers import NO_LABEL, Numbering, RawLabel, UnknownLabelError, name_of
+from unidex.data.formats.table_files import Table, kind_of, open_table, row_error
+from unidex.data.formats.table_rows import Rows, string_cells
+from unidex.data.formats.text_source import FORMATS, open_texts
+from unidex.data.read_options import ReadOptions
+from unidex.errors import DataError, quoted
 from unidex.model.journal import unknown_label
 
 if TYPE_CHECKING:
+    from unidex.model.label_set import LabelSet
     from unidex.model.model import Model
 
 
-class _TextRow(msgspec.Struct):
-    text: str | None = None
-    title: str | None = None
-    content: str | None = None
-    uid: str | int | None = None
+def read_texts(file: str | Path, options: ReadOptions | None = None) -> Iterator[str]:
+    """Read texts: from a table, or one per line; "-" is standard input."""
+    with open_texts([file], options or ReadOptions()) as source:
+        yield from source.texts()
 
 
-class _PairRow(_TextRow):
-    labels: list[str | int] = []
+def read_pairs(model: Model, file: Path, options: ReadOptions | None = None) -> tuple[list[str], sparse.csr_array]:
+    """Read a table of texts, and which of the model's labels each has: texts x labels.
 
-
-class _NewLabel(msgspec.Struct):
-    text: str
-    uid: str | int | None = None
-
-
-def read_texts(file: str | Path) -> Iterator[str]:
-    """Read texts: one per line, or JSON lines with text, or with title and content; "-" is standard input."""
-    if str(file) == "-":
-        yield from (line.rstrip("\r\n") for line in sys.stdin)
-        return
-    file = Path(file)
-    if ".jsonl" not in file.suffixes:
-        yield from (text for _, text in lines(file))
-        return
-    for number, row in _json_rows(file, _TextRow):
-        yield _text_of(row, file, number)
-
-
-def read_pairs(model: Model, file: Path) -> tuple[list[str], sparse.csr_array]:
-    """Read the texts of a JSON lines file, and which of the model's labels each has: texts x labels.
-
-    A line is {"text": ..., "labels": [uid, ...]}, or has title and content instead of text.
+    The columns and the separator of labels are those of the training, unless ``options`` has others.
     """
-    known = model.labels
-    texts: list[str] = []
-    rows: list[list[int]] = []
-    with progress.task("reading", unit="texts") as advance:
-        for number, row in _json_rows(file, _PairRow):
-            if not row.labels:
-                raise DataError(
-                    'a line must name at least one label in "labels", but names none', file=file, line=number
-                )
-            texts.append(_text_of(row, file, number))
-            uids = {str(uid) for uid in row.labels}
-            unknown = sorted(uid for uid in uids if uid not in known)
-            if unknown:
-                raise DataError(unknown_label(unknown[0]), file=file, line=number)
-            rows.append(sorted(known.id_of(uid) for uid in uids))
-            advance(1)
-    return texts, positives_of(rows, len(model.labels))
+    options, trained = options or ReadOptions(), model.table_form
+    table = _table(file, options)
+    given = columns_of_training(table.names, options.columns, trained.columns)
+    columns = text_columns(table.names, given, options.text, file)
+    columns.pop("uid", None)  # the names of texts do not matter here, and may repeat
+    separator = trained.separator if options.separator is None else options.separator
+    cell = guess(string_cells(table, columns["labels"]), separator)
+    rows = Rows(table, columns, cell, _ModelLabels(model.labels))
+    positives = rows.split(len(model.labels)).positives
+    for row in np.flatnonzero(np.diff(positives.indptr) == 0).tolist():
+        raise row_error(table, row, "a row must name at least one label, but names none; drop it or name one")
+    texts = list(rows.texts)
+    for row in (number for number, text in enumerate(texts) if not text.strip()):
+        raise row_error(table, row, "a row must have a text, but it is blank; drop the row")
+    ones = np.ones(positives.nnz, dtype=np.float32)
+    return texts, sparse.csr_array((ones, positives.indices, positives.indptr), shape=positives.shape)
 
 
-def read_new_labels(file: Path) -> list[tuple[str, str]]:
-    """Read (text, uid) of labels to add: one text per line, or JSON lines. The uid is the text unless one is given."""
-    if ".jsonl" in file.suffixes:
-        return [(row.text, row.text if row.uid is None else str(row.uid)) for _, row in _json_rows(file, _NewLabel)]
-    return [(text, text) for _, text in lines(file) if text.strip()]
+def read_new_labels(file: Path, options: ReadOptions | None = None) -> list[tuple[str, str]]:
+    """Read (text, uid) of labels to add: from a table, or one text per line. Without a uid, the text is the uid."""
+    options = options or ReadOptions()
+    if kind_of(file) is None and options.format in (None, "text"):
+        options.refuse_others(("format",), "a file of one label per line; it has no columns")
+        return [(text, text) for _, text in lines(file) if text.strip()]
+    table = _table(file, options)
+    check_given(table.names, options.columns, file)
+    given = options.columns or ({"text": table.names[0]} if len(table.names) == 1 else {})
+    columns = label_columns(table.names, given, options.text, file)
+    found: list[tuple[str, str]] = []
+    num_rows = 0
+    for block in table.blocks(columns):
+        parts = [[cell or "" for cell in block[role]] for role in columns if role != "uid"]
+        texts = [" ".join(part for part in row if part).strip() for row in zip(*parts, strict=True)]
+        uids = block.get("uid", [None] * len(texts))
+        for row, (text, uid) in enumerate(zip(texts, uids, strict=True), start=num_rows):
+            name = "" if uid is None else name_of(uid).strip()
+            if not text and name:
+                raise row_error(table, row, f"a label must have a text, but {quoted(name)} has none; give it one")
+            if text:
+                found.append((text, name or text))
+        num_rows += len(texts)
+    return found
 
 
-def _text_of(row: _TextRow, file: Path, number: int) -> str:
-    if row.text is not None:
-        return row.text
-    if row.title is None:
-        raise DataError('a line must have "text" or "title", but has neither', file=file, line=number)
-    return " ".join(part for part in (row.title, row.content) if part)
+class _ModelLabels(Numbering):
+    """Label ids of a model by uid; blanks around a label do not count, and a blank label is none."""
+
+    def __init__(self, labels: LabelSet) -> None:
+        super().__init__()
+        self._of_model = labels
+
+    def number(self, raw: RawLabel, *, listed: bool) -> int:
+        """The id of one label."""
+        if raw != raw:  # NaN is how tables of numbers write an empty cell
+            return NO_LABEL
+        name = name_of(raw)
+        if name not in self._of_model:
+            name = name.strip()
+            if not name:
+                return NO_LABEL
+            if name not in self._of_model:
+                raise UnknownLabelError(raw, name)
+        return self._of_model.id_of(name)
+
+    def unknown(self, name: str) -> str:
+        """What is wrong with a label that the model does not have."""
+        return unknown_label(name)
 
 
-def _json_rows(file: Path, row_type: type[Any]) -> Iterator[tuple[int, Any]]:
-    decode = msgspec.json.Decoder(row_type).decode
-    for number, line in lines(file):
-        try:
-            yield number, decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise DataError(f"a line must be a JSON object, but: {error}", file=file, line=number) from None
+def _table(file: Path, options: ReadOptions) -> Table:
+    if options.format is not None and options.format not in FORMATS:
+        raise DataError(f"--format must be one of {', '.join(FORMATS)}, but is {quoted(options.format)}")
+    return open_table(file, None if options.format is None else FORMATS[options.format])

@@ -95,7 +95,7 @@ def _read(path: Path, options: ReadOptions) -> Dataset:
     # Columns can only be meant for a table, whatever else the file might look like.
     name = options.format or ("table" if options.columns else detect(path))
     if name not in _READERS:
-        name = {"jsonl": "table", "csv": "table", "tsv": "table", "parquet": "table"}.get(name, name)
+        name = "table" if name in ("jsonl", "csv", "tsv", "parquet", "xlsx") else name
     if name not in _READERS:
         raise DataError(f"--format must be one of {', '.join(READ_FORMATS)}, but is {quoted(name)}")
     options.refuse_others((*_ALWAYS, *_USED_OPTIONS.get(name, ())), f"the format {name}")

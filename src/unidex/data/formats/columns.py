@@ -37,7 +37,9 @@ def looks_like_header(cells: Sequence[str]) -> bool:
     return any(_plain(cell) in known for cell in cells)
 
 
-def text_columns(names: Sequence[str], given: Mapping[str, str], fields: TextFields, file: Path) -> dict[str, str]:
+def text_columns(
+    names: Sequence[str], given: Mapping[str, str], fields: TextFields, file: Path, *, labelled: bool = True
+) -> dict[str, str]:
     """Role -> column for a table of texts: ``labels``, and ``text`` or ``title`` and ``content``.
 
     Args:
@@ -45,14 +47,21 @@ def text_columns(names: Sequence[str], given: Mapping[str, str], fields: TextFie
         given: role -> column as the user gave it; an empty name says that there is no such column.
         fields: which of title and content make the text, where the table has both.
         file: the table, for messages.
+        labelled: False for texts alone. The only column of such a table is the text, whatever its name.
 
     >>> text_columns(["ID", "Title", "Abstract", "tags"], {}, "title+content", Path("x.csv"))
     {'title': 'Title', 'content': 'Abstract', 'labels': 'tags', 'uid': 'ID'}
     >>> text_columns(["text", "codes"], {"labels": "codes"}, "title+content", Path("x.csv"))
     {'text': 'text', 'labels': 'codes'}
     """
-    _check_given(names, given, file)
+    check_given(names, given, file)
     columns = _text_of(names, given, _NAMES["text"], fields, file)
+    if not labelled:
+        columns = columns or ({"text": names[0]} if len(names) == 1 else {})
+        if not columns:
+            raise _nothing_fits(names, False, file, labelled=False)
+        _check_distinct(names, columns, file)
+        return columns
     labels = _find("labels", names, given, _NAMES["labels"], columns)
     if not columns or labels is None:
         raise _nothing_fits(names, bool(columns), file)
@@ -91,6 +100,30 @@ def label_columns(names: Sequence[str], given: Mapping[str, str], fields: TextFi
         columns["uid"] = uid
     _check_distinct(names, columns, file)
     return columns
+
+
+def columns_of_training(names: Sequence[str], given: Mapping[str, str], trained: Mapping[str, str]) -> dict[str, str]:
+    """The columns that the user gave, and of those of the training the ones that this table has.
+
+    >>> columns_of_training(["body", "queue"], {}, {"text": "body", "labels": "tags"})
+    {'text': 'body'}
+    >>> columns_of_training(["body", "note"], {"text": "note"}, {"title": "subject", "content": "body"})
+    {'text': 'note'}
+    """
+    has_text = any(role in given for role in _TEXT_ROLES)
+    known = {role: name for role, name in trained.items() if name in names and not (has_text and role in _TEXT_ROLES)}
+    return {**known, **given}
+
+
+def missing_columns(names: Sequence[str], given: Mapping[str, str], trained: Mapping[str, str]) -> list[str]:
+    """Text columns of the training that a table lacks though it has another one of them.
+
+    >>> missing_columns(["subject"], {}, {"title": "subject", "content": "body", "labels": "queue"})
+    ['body']
+    """
+    texts = [name for role, name in trained.items() if role in _TEXT_ROLES]
+    absent = [name for name in texts if name not in names]
+    return absent if len(absent) < len(texts) and not any(role in given for role in _TEXT_ROLES) else []
 
 
 def _text_of(
@@ -144,7 +177,8 @@ def _shown(names: Sequence[str]) -> str:
     return listed(quoted(name) for name in names) if names else "none"
 
 
-def _check_given(names: Sequence[str], given: Mapping[str, str], file: Path) -> None:
+def check_given(names: Sequence[str], given: Mapping[str, str], file: Path) -> None:
+    """Refuse a column that the user gave and the table does not have."""
     for role, name in given.items():
         if name and name not in names:
             raise DataError(
@@ -162,9 +196,10 @@ def _check_distinct(names: Sequence[str], columns: Mapping[str, str], file: Path
             )
 
 
-def _nothing_fits(names: Sequence[str], has_text: bool, file: Path) -> DataError:
+def _nothing_fits(names: Sequence[str], has_text: bool, file: Path, *, labelled: bool = True) -> DataError:
     missing = "labels" if has_text else "text"
     header = ""
     if not looks_like_header(names):
         header = "the first line must name the columns (such as text and labels), or "
-    return DataError(f"no column looks like the {missing}; the columns are {_shown(names)}; {header}{_HOW}", file=file)
+    how = _HOW if labelled else "name it: --column text=NAME"
+    return DataError(f"no column looks like the {missing}; the columns are {_shown(names)}; {header}{how}", file=file)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unidex.data.dataset import Labels
 from unidex.data.texts import Texts
+from unidex.errors import quoted
 
 RawLabel = str | int | float
 NO_LABEL = -1
@@ -68,6 +69,11 @@ class Numbering:
             return self._labels
         names = Texts.of_uids(list(self._known))
         return Labels(names, names)
+
+    def unknown(self, name: str) -> str:
+        """What is wrong with a label that the table of labels does not hold."""
+        rule = f"the table of labels must hold every label, but not {quoted(name)}"
+        return f"{rule}; add it there, or read without that table"
 
     def number(self, raw: RawLabel, *, listed: bool) -> int:
         """The id of one label."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from unidex.data.dataset import Dataset, Split, split_rows
+from unidex.data.dataset import Dataset, Split, TableForm, split_rows
 from unidex.data.files import read_filter_pairs
 from unidex.data.formats.cells import Cell
 from unidex.data.formats.label_numbers import Numbering
@@ -51,10 +51,11 @@ def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadO
             "Name it with --column labels=NAME",
             file=path,
         )
+    form = TableForm(sources.train.columns, None if cell.as_list else cell.separator)
     train = _split(train_rows, len(labels), sources.filters, "filter_labels_train.txt")
     if sources.has_test:
         test_split = _split(test_rows, len(labels), sources.filters, "filter_labels_test.txt")
-        return Dataset(name, labels, train, test_split)
+        return Dataset(name, labels, train, test_split, table=form)
     file = None if sources.filters is None else sources.filters / "filter_labels_test.txt"
     if file is not None and file.exists() and file.stat().st_size > 0:
         # They name rows of test, and rows that are drawn by a seed have no number of their own.
@@ -64,7 +65,7 @@ def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadO
             file=file,
         )
     kept, held_out = split_rows(len(train), options.test_fraction, options.split_seed)
-    return Dataset(name, labels, train.take(kept), train.take(held_out))
+    return Dataset(name, labels, train.take(kept), train.take(held_out), table=form)
 
 
 def _split(rows: Rows | None, num_labels: int, filters: Path | None, filter_file: str) -> Split:

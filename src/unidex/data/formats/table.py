@@ -1,4 +1,4 @@
-"""Tables with a column of texts and a column of labels: CSV, TSV, JSON lines (each also gzipped) and Parquet.
+"""Tables with a column of texts and a column of labels: CSV, TSV, JSON lines (each also gzipped), Parquet, XLSX.
 
 A data set is one file, or a folder with a table ``train`` and, where they exist, ``test`` and ``labels``, as
 docs/reference/data-formats.md describes them.
@@ -44,7 +44,9 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     if folder is not None:
         found = _find(folder, _TRAIN)
         if found is None:
-            raise DataError("a folder of tables must hold train.csv, .tsv, .jsonl or .parquet, but does not", file=path)
+            raise DataError(
+                "a folder of tables must hold train.csv, .tsv, .jsonl, .parquet or .xlsx, but does not", file=path
+            )
         train = found
         test = test or _find(folder, _TEST)
         labels = labels or _find(folder, _LABELS)

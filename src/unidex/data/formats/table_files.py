@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from unidex.errors import DataError
 
-Kind = Literal["csv", "tsv", "json", "parquet"]
+Kind = Literal["csv", "tsv", "json", "parquet", "xlsx"]
 _KINDS: dict[str, Kind] = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -18,6 +18,8 @@ _KINDS: dict[str, Kind] = {
     ".json": "json",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
 }
 
 
@@ -28,7 +30,10 @@ class Table(Protocol):
     names: list[str]  # its columns
 
     def blocks(self, columns: Mapping[str, str]) -> Iterator[dict[str, list[Any]]]:
-        """Some thousand rows at a time, as role -> cells, for these columns (role -> column)."""
+        """Some thousand rows at a time, as role -> cells, for these columns (role -> column).
+
+        Cells of a role that is not one of ``ROLES`` are given as they are.
+        """
 
     def line(self, row: int) -> int:
         """The line in which a row starts. It is searched on demand: only the error of a bad table needs it."""
@@ -47,7 +52,7 @@ def kind_of(file: Path) -> Kind | None:
     """
     name = file.name.lower().removesuffix(".gz")
     kind = _KINDS.get(Path(name).suffix)
-    return None if kind == "parquet" and file.name.lower().endswith(".gz") else kind
+    return None if kind in ("parquet", "xlsx") and file.name.lower().endswith(".gz") else kind
 
 
 def stem_of(file: Path) -> str:
@@ -59,9 +64,12 @@ def stem_of(file: Path) -> str:
     return Path(Path(file.name).stem if file.suffix.lower() == ".gz" else file.name).stem
 
 
-def open_table(file: Path) -> Table:
-    """The table in a file; its columns are known, its rows are read when they are asked for."""
-    kind = kind_of(file)
+def open_table(file: Path, kind: Kind | None = None) -> Table:
+    """The table in a file; its columns are known, its rows are read when they are asked for.
+
+    The ending of its name tells the kind of table, unless it is given.
+    """
+    kind = kind or kind_of(file)
     if kind == "json":
         from unidex.data.formats.table_json import JsonTable
 
@@ -70,11 +78,16 @@ def open_table(file: Path) -> Table:
         from unidex.data.formats.table_parquet import ParquetTable
 
         return ParquetTable(file)
+    if kind == "xlsx":
+        from unidex.data.formats.table_xlsx import XlsxTable
+
+        return XlsxTable(file)
     if kind is not None:
         from unidex.data.formats.table_csv import CsvTable
 
         return CsvTable(file, tabs=kind == "tsv")
     raise DataError(
-        "a table must end in .csv, .tsv, .jsonl, .ndjson, .json (all also with .gz) or .parquet; rename or convert it",
+        "a table must end in .csv, .tsv, .jsonl, .ndjson, .json (all also with .gz), .parquet or .xlsx; "
+        "rename or convert it",
         file=file,
     )

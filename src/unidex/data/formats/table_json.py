@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from operator import attrgetter
@@ -11,8 +12,10 @@ from typing import Any
 import msgspec
 
 from unidex.data.files import chunks, decoded
-from unidex.errors import DataError
+from unidex.data.read_options import ROLES
+from unidex.errors import DataError, quoted
 
+_logger = logging.getLogger(__name__)
 _SAMPLE = 1000
 _BOM = b"\xef\xbb\xbf"
 _Number = int | float
@@ -38,23 +41,42 @@ class JsonTable:
         for line, row in islice(self._lines(), _SAMPLE):
             names.update(dict.fromkeys(self._decode(decoder, row, line)))
         self.names: list[str] = list(names)
+        self._warned = set(names)
 
     def blocks(self, columns: Mapping[str, str]) -> Iterator[dict[str, list[Any]]]:
         """Some thousand rows at a time, as role -> cells."""
-        fields = [(role, *_TYPES[role]) for role in sorted(columns, key=lambda role: len(_TYPES[role]))]
-        row_type = msgspec.defstruct("Row", fields, rename=dict(columns), gc=False)
-        decoder = msgspec.json.Decoder(row_type)
+        typed = {role: name for role, name in columns.items() if role in ROLES}
+        kept = {role: name for role, name in columns.items() if role not in ROLES}
+        fields = [(role, *_TYPES[role]) for role in sorted(typed, key=lambda role: len(_TYPES[role]))]
+        row_type = msgspec.defstruct("Row", fields, rename=typed, gc=False)
+        decoder, plain = msgspec.json.Decoder(row_type), msgspec.json.Decoder(dict[str, Any])
         for first_line, block in self._chunks():
-            try:
-                rows = decoder.decode_lines(block)
-            except _ERRORS:
-                rows = []
-            # The decoder takes blank lines, two objects on a line and one object on two; a table has only the first.
-            if len(rows) != block.count(b"\n") + (not block.endswith(b"\n")):
-                numbered = _numbered(block, first_line)
-                rows = [self._decode(decoder, row, line) for line, row in numbered]
-            if rows:
-                yield {role: list(map(attrgetter(role), rows)) for role in columns}
+            rows = self._rows(decoder, block, first_line)
+            if not rows:
+                continue
+            cells = {role: list(map(attrgetter(role), rows)) for role in typed}
+            if kept:
+                # A type has one field per key, so that a column in two roles is decoded a second time.
+                rows = self._rows(plain, block, first_line)
+                self._look_for_late_keys(rows)
+                cells |= {role: [row.get(name) for row in rows] for role, name in kept.items()}
+            yield cells
+
+    def _rows(self, decoder: Any, block: bytes, first_line: int) -> list[Any]:
+        try:
+            rows: list[Any] = decoder.decode_lines(block)
+        except _ERRORS:
+            rows = []
+        # The decoder takes blank lines, two objects on a line and one object on two; a table has only the first.
+        if len(rows) != block.count(b"\n") + (not block.endswith(b"\n")):
+            rows = [self._decode(decoder, row, line) for line, row in _numbered(block, first_line)]
+        return rows
+
+    def _look_for_late_keys(self, rows: list[dict[str, Any]]) -> None:
+        for key in {key for row in rows for key in row} - self._warned:
+            self._warned.add(key)
+            message = "%s: the key %s is in none of the first %s rows; it is left out"
+            _logger.warning(message, self.file, quoted(key), f"{_SAMPLE:,}")
 
     def line(self, row: int) -> int:
         """The line of a row."""

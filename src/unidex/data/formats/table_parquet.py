@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unidex import progress
+from unidex.data.read_options import ROLES
 from unidex.errors import DataError, MissingExtraError, quoted
 
 _ROWS = 16384
@@ -27,22 +28,26 @@ class ParquetTable:
             raise DataError("the file must exist, but does not", file=file)
         try:
             with pyarrow.parquet.ParquetFile(file) as parquet:
-                self._schema = parquet.schema_arrow
-                self.names: list[str] = list(self._schema.names)
+                self.schema: Any = parquet.schema_arrow
+                self.names: list[str] = list(self.schema.names)
         except Exception as error:
             raise self._damaged(error) from None
 
     def blocks(self, columns: Mapping[str, str]) -> Iterator[dict[str, list[Any]]]:
         """Some thousand rows at a time, as role -> cells."""
         for role, name in columns.items():
-            self._check_type(role, name)
+            if role in ROLES:
+                self._check_type(role, name)
         try:
             with (
                 self._arrow.parquet.ParquetFile(self.file) as parquet,
                 progress.task(f"reading {self.file.name}", parquet.metadata.num_rows, unit="rows") as advance,
             ):
-                for batch in parquet.iter_batches(_ROWS, columns=list(columns.values())):
-                    yield {role: self._cells(batch.column(name)) for role, name in columns.items()}
+                for batch in parquet.iter_batches(_ROWS, columns=list(dict.fromkeys(columns.values()))):
+                    yield {
+                        role: self._cells(batch.column(name)) if role in ROLES else batch.column(name).to_pylist()
+                        for role, name in columns.items()
+                    }
                     advance(batch.num_rows)
         # Damage shows as one of many errors of the decoder; all mean the same to the user.
         except Exception as error:
@@ -73,7 +78,7 @@ class ParquetTable:
 
     def _check_type(self, role: str, name: str) -> None:
         types = self._arrow.types
-        kind = self._schema.field(name).type
+        kind = self.schema.field(name).type
         inner = kind
         if role in ("labels", "relevance") and (types.is_list(kind) or types.is_large_list(kind)):
             inner = kind.value_type

@@ -64,9 +64,8 @@ class Rows:
         try:
             ids = numbering.ids(flat, listed=are_lists)
         except UnknownLabelError as error:
-            rule = f"the table of labels must hold every label, but not {quoted(error.name)}"
             row = int(rows[flat.index(error.raw)])
-            raise row_error(table, row, f"{rule}; add it there, or read without that table") from None
+            raise row_error(table, row, numbering.unknown(error.name)) from None
         relevance = _relevance(block.get("relevance"), counts, cell, table, self._num_rows)
         kept = ids != NO_LABEL
         if not kept.all():
