@@ -446,11 +446,15 @@ def test_requests_of_disconnected_clients_are_not_computed(service):
 
 
 def test_metrics_count_requests_and_rejections(service):
+    assert service.client.get("/v1/openapi.json").json()["openapi"].startswith("3.")
+    assert service.client.get("/docs").headers["content-type"].startswith("text/html")
     metrics = service.client.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
     for line in (
         r'unidex_requests_total{route="/v1/predict",status="200"} \d+',
         r'unidex_requests_total{route="none",status="404"} \d+',
+        r'unidex_requests_total{route="/v1/openapi.json",status="200"} \d+',
+        r'unidex_requests_total{route="/docs",status="200"} \d+',
         r'unidex_request_seconds_bucket{le="0.05",route="/v1/predict"} \d+',
         r'unidex_model_info{name="topics",version="[0-9a-f]{12}"} 1.0',
         r"unidex_labels 24.0",
@@ -513,6 +517,7 @@ def test_the_service_survives_kill_reload_and_stop_under_load(folder, tokens, tm
             load.join()
             assert len(large.result()[1]["predictions"]) == len(TEXTS) * 16
         assert second.process.wait(PATIENCE) == 0
+        second.wait_for_log("SIGTERM: answering for 4 s more", "The service has stopped.")
     assert set(load.statuses) == {200}
     assert load.faults == []
     assert {"kept", "late"} <= set(Model.load(own).labels.uids)
@@ -556,6 +561,7 @@ def test_several_workers_are_one_service(folder, tokens, tmp_path):
         served_by = {"place": "/v1/model", "method": "GET"}
         wait_until(lambda: {found["model"] for found in asked(12, None, **served_by)} == {new["model"]})
         assert service.stop() == 0
+        service.wait_for_log("SIGTERM: stopping 2 workers.")
 
 
 def test_a_port_in_use_is_an_error():
