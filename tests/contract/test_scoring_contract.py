@@ -32,6 +32,7 @@ from unidex.nn.assembly import build_network
 from unidex.scoring.boosted_trees import BoostedTrees
 from unidex.scoring.decision_tree import DecisionTreeFusion, Tree
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.rankers import Rarity
 from unidex.server.app import create_app
 from unidex.server.settings import Settings
 from unidex.training.tree_setup import grow_tree
@@ -194,9 +195,8 @@ def fitted_trees(cell, model):
         total = sum(
             signs[name] * (values - values.mean()) / (values.std() + 1e-9) for name, values in features.items()
         ) + rng.standard_normal(len(features["frequency"]))
-        TREES[cell] = BoostedTrees.fit(
-            features, total > np.quantile(total, 0.8), favour="rare", num_train=80, propensity=DATA.propensity
-        )
+        rarity = Rarity.of("rare", 80, DATA.propensity)
+        TREES[cell] = BoostedTrees.fit(features, total > np.quantile(total, 0.8), rarity)
     return TREES[cell]
 
 

@@ -69,7 +69,7 @@ def naive_learned_scores(fitted, features, propensity):
     candidates = ~np.isnan(features["frequency"])
     columns = np.stack([features[name][candidates] for name in fitted.names], axis=1).astype(np.float32)
     logits = lightgbm.Booster(model_str=fitted.trees).predict(columns, raw_score=True)
-    weights = inverse_propensity(features["frequency"][candidates].astype(int), fitted.num_train, propensity)
+    weights = inverse_propensity(features["frequency"][candidates].astype(int), fitted.rarity.num_train, propensity)
     scores = np.full(candidates.shape, -np.inf)
-    scores[candidates] = np.log(1 / (1 + np.exp(-logits))) + fitted.power * np.log(weights)
+    scores[candidates] = np.log(1 / (1 + np.exp(-logits))) + fitted.rarity.power * np.log(weights)
     return scores

@@ -18,20 +18,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex.config.predict import Favour
-from unidex.data.dataset import Propensity
 from unidex.errors import ModelError
-from unidex.metrics.propensity import inverse_propensity
 from unidex.scoring.layout import Head, Layout
-from unidex.scoring.rankers import CandidateCounts, Features, Ranker, WeightedSum, searched_parts
+from unidex.scoring.rankers import LEXICAL, CandidateCounts, Features, Ranker, Rarity, WeightedSum, searched_parts
 from unidex.scoring.ranking_features import FEATURES
 from unidex.scoring.tree_scores import TreeScores
 
 if TYPE_CHECKING:
     from lightgbm import Booster
 
-# The power of the inverse propensity in the ranking, by what the user favours.
-POWERS: dict[Favour, float] = {"accuracy": 0.0, "balanced": 0.05, "rare": 0.3}
 _FIT_POWER = 0.5
 _NUM_TREES = 60
 _SETTINGS: dict[str, Any] = {
@@ -49,7 +44,6 @@ _SETTINGS: dict[str, Any] = {
     "num_threads": 1,
     "verbose": -1,
 }
-LEXICAL = ("word_overlap", "char_overlap", "word_coverage")
 # Features that explanations show as one part.
 _PARTS = dict.fromkeys((*LEXICAL, "label_length", "text_length"), "words")
 _PARTS |= {"nearest_text": "knn", "best_sum": "weighted_sum"}
@@ -70,38 +64,24 @@ class BoostedTrees:
     Attributes:
         names: the features, in the order of the trees' columns.
         trees: the text of a LightGBM model.
-        power: of the inverse propensity in the ranking.
-        num_train: number of training texts, for inverse propensities.
-        a: their constant A.
-        b: their constant B.
+        rarity: what favours rare labels.
     """
 
     names: tuple[str, ...]
     trees: str
-    power: float
-    num_train: int
-    a: float
-    b: float
+    rarity: Rarity
 
     @classmethod
-    def fit(
-        cls,
-        features: Features,
-        hits: NDArray[np.bool_],
-        *,
-        favour: Favour,
-        num_train: int,
-        propensity: Propensity,
-    ) -> BoostedTrees:
+    def fit(cls, features: Features, hits: NDArray[np.bool_], rarity: Rarity) -> BoostedTrees:
         """Fit trees to the features of pairs of texts and labels, of which ``hits`` tells the right ones."""
         import lightgbm
 
-        weights = np.where(hits, inverse_propensity(features["frequency"], num_train, propensity) ** _FIT_POWER, 1.0)
+        weights = np.where(hits, rarity.inverse_propensities(features["frequency"]) ** _FIT_POWER, 1.0)
         data = lightgbm.Dataset(_columns(features, tuple(features)), hits, weight=weights)
         fitted = lightgbm.train(_SETTINGS, data, _NUM_TREES)
         # Without the list of parameters at its end, which prediction does not read.
         text = fitted.model_to_string().split("\nfeature_importances:")[0]
-        return cls(tuple(features), text, POWERS[favour], num_train, propensity.a, propensity.b)
+        return cls(tuple(features), text, rarity)
 
     @cached_property
     def booster(self) -> Booster:
@@ -121,16 +101,13 @@ class BoostedTrees:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        found = {name: getattr(self, name) for name in ("trees", "power", "num_train", "a", "b")}
-        return {"kind": "boosted-trees", "names": list(self.names)} | found
+        return {"kind": "boosted-trees", "names": list(self.names), "trees": self.trees} | vars(self.rarity)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> BoostedTrees:
         """Read what ``as_dict`` gave."""
         try:
-            numbers = {name: float(values[name]) for name in ("power", "num_train", "a", "b")}
-            numbers["num_train"] = int(numbers["num_train"])
-            found = cls(**(values | numbers | {"names": tuple(values["names"])}))
+            found = cls(tuple(values["names"]), values["trees"], Rarity.from_dict(values))
             if unknown := {name.removesuffix("_gap").removesuffix("_place") for name in found.names} - FEATURES.keys():
                 raise ValueError(f"unknown features {sorted(unknown)}")
             num_features = found.tree_scores.num_features
@@ -171,7 +148,9 @@ class BoostedTreesRanker(Ranker):
     def scores(self, features: Features) -> NDArray[np.float32]:
         """The scores of candidates, N x K."""
         logits = self.fitted.tree_scores(_columns(features, self.fitted.names))
-        found = -np.logaddexp(0, -logits).reshape(features["frequency"].shape) + self._rarity(features)
+        found = -np.logaddexp(0, -logits).reshape(features["frequency"].shape) + self.fitted.rarity(
+            features["frequency"]
+        )
         scores: NDArray[np.float32] = found.astype(np.float32)
         return scores
 
@@ -189,16 +168,8 @@ class BoostedTreesRanker(Ranker):
             part = _PARTS.get(feature, feature)
             found[part] = found.get(part, 0) + share.reshape(shape)
         found["base"] = found["base"] - np.logaddexp(0, shares_PF.sum(axis=1)).reshape(shape)
-        found["frequency"] = found["frequency"] + self._rarity(features)
+        found["frequency"] = found["frequency"] + self.fitted.rarity(features["frequency"])
         return found
-
-    def _rarity(self, features: Features) -> NDArray[Any] | float:
-        """Power ln ip."""
-        if self.fitted.power == 0:
-            return 0.0
-        frequencies, propensity = features["frequency"], Propensity(self.fitted.a, self.fitted.b)
-        weights = inverse_propensity(np.ravel(frequencies), self.fitted.num_train, propensity)
-        return self.fitted.power * np.log(weights).reshape(frequencies.shape)
 
 
 def _columns(features: Features, names: tuple[str, ...]) -> NDArray[np.float32]:

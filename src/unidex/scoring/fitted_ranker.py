@@ -7,6 +7,7 @@ from typing import Any
 from unidex.errors import ModelError, quoted
 from unidex.scoring.boosted_trees import BoostedTrees
 from unidex.scoring.decision_tree import DecisionTreeFusion
+from unidex.scoring.linear_ranker import LinearWeights
 from unidex.scoring.scorer import FittedRanker
 
 
@@ -20,6 +21,8 @@ def read_ranker(values: Any) -> FittedRanker:
         return DecisionTreeFusion.from_dict(rest)
     if kind == "boosted-trees":
         return BoostedTrees.from_dict(rest)
+    if kind == "linear":
+        return LinearWeights.from_dict(rest)
     raise ModelError(
-        f"ranker.json must be a decision-tree or boosted-trees, but is {quoted(kind)}; copy the model again"
+        f"ranker.json must be a decision-tree, boosted-trees or linear, but is {quoted(kind)}; copy the model again"
     )

@@ -16,10 +16,54 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex.config.predict import Favour
+from unidex.data.dataset import Propensity
+from unidex.metrics.propensity import inverse_propensity
 from unidex.scoring.layout import HEADS, Head, Layout, Mode, Weights
 from unidex.topk import TopK
 
 Features = Mapping[str, NDArray[Any]]
+# The features of the lexical part.
+LEXICAL = ("word_overlap", "char_overlap", "word_coverage")
+# The power of the inverse propensity in the ranking, by what the user favours.
+POWERS: dict[Favour, float] = {"accuracy": 0.0, "balanced": 0.05, "rare": 0.3}
+
+
+@dataclass(frozen=True)
+class Rarity:
+    """What a learned ranker adds to the score of a label for being rare: power ln ip, ip the inverse propensity.
+
+    Attributes:
+        power: 0 ranks by the chance to be right, 1 by the expected propensity-scored gain.
+        num_train: number of training texts.
+        a: the constant A of the propensity.
+        b: its constant B.
+    """
+
+    power: float
+    num_train: int
+    a: float
+    b: float
+
+    @classmethod
+    def of(cls, favour: Favour, num_train: int, propensity: Propensity) -> Rarity:
+        """What the user favours, on a data set."""
+        return cls(POWERS[favour], num_train, propensity.a, propensity.b)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Rarity:
+        """Read what ``vars`` gave; ValueError, TypeError or KeyError where it is something else."""
+        return cls(float(values["power"]), int(values["num_train"]), float(values["a"]), float(values["b"]))
+
+    def __call__(self, frequencies: NDArray[Any]) -> NDArray[Any]:
+        """The added score by the number of training texts."""
+        found: NDArray[Any] = self.power * np.log(self.inverse_propensities(frequencies))
+        return found
+
+    def inverse_propensities(self, frequencies: NDArray[Any]) -> NDArray[Any]:
+        """The inverse propensity by the number of training texts."""
+        found = inverse_propensity(np.ravel(frequencies), self.num_train, Propensity(self.a, self.b))
+        return found.reshape(np.shape(frequencies))
 
 
 @dataclass(frozen=True, eq=False)

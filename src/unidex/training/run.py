@@ -25,6 +25,10 @@ from unidex.nn.network import Network
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.decision_tree import check_installed
 from unidex.scoring.fitted_ranker import read_ranker
+from unidex.scoring.layout import Layout, Weights
+from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.linear_ranker import LinearWeights
+from unidex.scoring.rankers import Rarity
 from unidex.scoring.scorer import FittedRanker
 from unidex.storage.atomic import write_text
 from unidex.training.loop import Trainer
@@ -103,6 +107,7 @@ class Run:
         self.processes = processes
         self._networks = StageNetworks(dataset, config, seed=seed, device=device, folder=folder, processes=processes)
         self._validation: Validation | None = None
+        self._nothing_held_out = False
 
     def model(self, *, resume: bool = False) -> Model | None:
         """Train, with a choice on validation where the recipe asks for one.
@@ -150,8 +155,8 @@ class Run:
             )
         model.scorer.calibration, model.scorer.fitted = calibration, ranker
         if config.predict.rank == "learned":
-            assert self._validation is not None
-            model.scorer.lexical = self._validation.lexical
+            validation = self._validation
+            model.scorer.lexical = LexicalPart.of(labels.texts) if validation is None else validation.lexical
         return model
 
     def _whole(self, config: Config) -> Config:
@@ -179,6 +184,7 @@ class Run:
                 # A few texts must be enough to start with.
                 logger.info("No choices on validation: %s.", error.reason)
                 self.config = changed(self.config, {"train": {"validation": 0.0}})
+                self._nothing_held_out = True
         rows = None if self._validation is None else self._validation.rows
         results = {}
         for name, config in self._earlier:
@@ -239,9 +245,15 @@ class Run:
         A decay phase still changes the scores. So it is simulated on the training part, and then undone.
         """
         if self._validation is None or best.choice is None:
-            if best.config.predict.rank == "learned":
+            if best.config.predict.rank != "learned":
+                return None, None
+            if not self._nothing_held_out:
                 logger.info("Labels are ranked by the weighted sum: a ranker needs held-out texts (train.validation).")
-            return None, None
+                return None, None
+            predict = best.config.predict
+            layout = Layout.of(best.trainer.network, Weights.of(predict))
+            rarity = Rarity.of(predict.favour, len(self.dataset.train), self.dataset.propensity)
+            return LinearWeights.prior(layout, rarity), None
         weights = best.choice.weights
         train = best.config.train
         # Tables that live in a file are larger than memory: there is no second place for them.

@@ -29,9 +29,10 @@ from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import EVEN, Layout, Weights
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.linear_ranker import LinearRanker, LinearWeights
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
 from unidex.scoring.queries import Queries
-from unidex.scoring.rankers import CandidateCounts, Candidates, WeightedSum, added_weights, part_names
+from unidex.scoring.rankers import CandidateCounts, Candidates, Rarity, WeightedSum, added_weights, part_names
 from unidex.scoring.scorer import FittedRanker, LabelFrequencies, Scorer
 from unidex.sparse_rows import contains
 from unidex.topk import PADDING, TopK
@@ -44,8 +45,10 @@ _MAX_TEXTS = 3000
 _EPOCH_TEXTS = 800
 # Labels per text among which weights are chosen.
 _CANDIDATES = 64
-# With fewer validation texts, a learned ranker is chance.
-_MIN_RANKED = 200
+# With fewer validation texts, weights of a few features are fitted in place of trees.
+_MIN_TREES = 200
+# Of few texts up to a quarter is held out, to have this many.
+_MIN_TEXTS = 50
 
 
 class NothingHeldOutError(UnidexError):
@@ -96,9 +99,10 @@ class Validation:
     Attributes:
         dataset: the data set whose train split is divided.
         rows: ids of the texts that are trained on.
-        split: the held-out texts, without those that have no label left.
-        positives: their labels, also those that only these texts have.
-        texts: their prepared form.
+        held_out: the held-out texts with all of their labels.
+        held_out_texts: their prepared form.
+        answered: places of those that have a label left.
+        split: these, with the labels that are left.
         train_texts: the prepared form of all train texts.
         labels: prepared texts of this process's labels.
         forbidden: ids of the labels that are left out.
@@ -107,9 +111,10 @@ class Validation:
 
     dataset: Dataset
     rows: NDArray[np.int64]
+    held_out: Split
+    held_out_texts: Any
+    answered: NDArray[np.int64]
     split: Split
-    positives: sparse.csr_array
-    texts: Any
     train_texts: Any
     labels: Any
     forbidden: NDArray[np.int64]
@@ -119,8 +124,8 @@ class Validation:
     def of(cls, dataset: Dataset, share: float, seed: int, texts: Any, labels: Any, processes: Processes) -> Validation:
         """Hold out a share of the train texts; ``texts`` and ``labels`` are all prepared texts."""
         num_texts = len(dataset.train)
-        at_least_one = max(share, 1 / max(1, num_texts))
-        rows, held_out = split_rows(num_texts, min(at_least_one, _MAX_TEXTS / max(1, num_texts)), seed)
+        share = max(share, min(0.25, _MIN_TEXTS / max(1, num_texts)), 1 / max(1, num_texts))
+        rows, held_out = split_rows(num_texts, min(share, _MAX_TEXTS / max(1, num_texts)), seed)
         known = np.bincount(dataset.train.positives[rows].indices, minlength=dataset.num_labels) > 0
         lost = np.flatnonzero(~known & (dataset.label_frequencies() > 0))
         split = dataset.train.take(held_out)
@@ -132,8 +137,12 @@ class Validation:
             raise NothingHeldOutError(share, num_texts)
         kept = Split.of(split.texts, left, split.filter_pairs).take(answered)
         own = labels[processes.shard(dataset.num_labels)]
-        positives = split.positives[answered]
-        return cls(dataset, rows, kept, positives, texts[held_out[answered]], texts, own, lost, processes)
+        return cls(dataset, rows, split, texts[held_out], answered, kept, texts, own, lost, processes)
+
+    @cached_property
+    def texts(self) -> Any:
+        """The prepared form of the texts of the split."""
+        return self.held_out_texts[self.answered]
 
     def score(self, network: Network, fusion: float) -> dict[str, float]:
         """The metrics of a network on some of the texts, for a check between two epochs."""
@@ -152,7 +161,8 @@ class Validation:
         priors = LABEL_PRIORS if predict.choose_label_prior else ()
         if fusions or knn_weights or priors:
             # The best labels under any weights are among the best by the mean of both heads and by the kNN part.
-            scorer, queries = self._scorer(network, config, Weights(EVEN, float(predict.choose_knn or predict.knn > 0)))
+            scorer = self._scorer(network, config, Weights(EVEN, float(predict.choose_knn or predict.knn > 0)))
+            queries = self._queries(scorer, network, self.texts, self.split)
             candidates = scorer.candidates(
                 queries,
                 CandidateCounts(max(_CANDIDATES, places)),
@@ -197,14 +207,7 @@ class Validation:
 
         The ranker is None where the parts are summed. Probabilities are None where texts are too few.
         """
-        too_few = config.predict.rank == "learned" and len(self.split) < _MIN_RANKED
-        if too_few:
-            logger.info(
-                "Labels are ranked by the weighted sum: a ranker needs %d held-out texts, but there are %d.",
-                _MIN_RANKED,
-                len(self.split),
-            )
-        if too_few or config.predict.rank == "sum":
+        if config.predict.rank == "sum":
             places = places_needed(self.split, CALIBRATED_PLACES)
             return None, self._calibration(network, self._predicted(network, config, weights, places))
         ranker, found = self._fitted_ranker(network, config, weights)
@@ -215,37 +218,47 @@ class Validation:
 
         Each half of the texts is predicted by a ranker that was fitted to the other half.
         """
-        scorer, queries = self._scorer(network, config, weights)
         predict, num_train, propensity = config.predict, len(self.dataset.train), self.dataset.propensity
-        names = (*TREE_FEATURES, *added_weights(weights))
-        counts = DecisionTreeRanker.counts
-        if predict.rank == "learned":
+        scorer = self._scorer(network, config, weights)
+        rarity = Rarity.of(predict.favour, num_train, propensity)
+        linear = LinearWeights.prior(scorer.layout, rarity)
+        few = len(self.split) < _MIN_TREES
+        fitted_to, prepared = self.held_out.take(self.answered), self.texts
+        answered = np.arange(len(fitted_to))
+        if predict.rank == "decision-tree":
+            names, counts = (*TREE_FEATURES, *added_weights(weights)), DecisionTreeRanker.counts
+        elif few:
+            # Most labels of few texts are new to the others: those texts count that have nothing else.
+            fitted_to, prepared, answered = self.held_out, self.held_out_texts, self.answered
+            names, counts = linear.ranker(scorer.layout).features, LinearRanker.counts
+            found_few = (len(linear.weights), len(self.split), _MIN_TREES)
+            logger.info("The ranker has weights of %d features: %d held-out texts are few (trees need %d).", *found_few)
+        else:
             names, counts = feature_names(scorer.layout), BoostedTreesRanker.counts
-        counts = counts.at_least(places_needed(self.split, counts.index))
+        counts = counts.at_least(places_needed(fitted_to, counts.index))
         # Labels that only these texts have show the ranker what it may expect of labels without training texts.
-        candidates = scorer.candidates(queries, counts, names)
+        candidates = scorer.candidates(self._queries(scorer, network, prepared, fitted_to), counts, names)
         ids_NK = candidates.ids_NK
-        hits_NK = contains(self.positives, ids_NK)
-        counts_NK = (ids_NK >= 0) & ~contains(self.split.filter_pairs, ids_NK)
+        hits_NK = contains(fitted_to.positives, ids_NK)
+        counts_NK = (ids_NK >= 0) & ~contains(fitted_to.filter_pairs, ids_NK)
 
         def fit(chosen_N: NDArray[np.bool_]) -> FittedRanker:
             pairs = counts_NK & chosen_N[:, None]
-            features = {name: values[pairs] for name, values in candidates.features.items()}
-            hits = hits_NK[pairs]
+            if predict.rank == "learned" and few:
+                return linear.fit(candidates.features, hits_NK, pairs)
+            features, hits = {name: values[pairs] for name, values in candidates.features.items()}, hits_NK[pairs]
             if predict.rank == "learned":
-                return BoostedTrees.fit(
-                    features, hits, favour=predict.favour, num_train=num_train, propensity=propensity
-                )
+                return BoostedTrees.fit(features, hits, rarity)
             weight = predict.decision_tree_weight
             return DecisionTreeFusion.fit(features, hits, weight=weight, num_train=num_train, propensity=propensity)
 
         known = Candidates(np.where(np.isin(ids_NK, self.forbidden), PADDING, ids_NK), candidates.features)
-        half_N = np.arange(len(self.split)) % 2 == 0
+        half_N = np.arange(len(fitted_to)) % 2 == 0
         found = TopK(np.full_like(ids_NK, PADDING), np.full(ids_NK.shape, -np.inf, dtype=np.float32))
-        for chosen_N in (half_N, ~half_N) if len(self.split) > 1 else ():
+        for chosen_N in (half_N, ~half_N) if len(fitted_to) > 1 else ():
             best = fit(~chosen_N).ranker(scorer.layout).rank(known.take(chosen_N), ids_NK.shape[1])
             found.ids[chosen_N], found.scores[chosen_N] = best.ids, best.scores
-        return fit(np.ones(len(self.split), dtype=bool)), found
+        return fit(np.ones(len(fitted_to), dtype=bool)), TopK(found.ids[answered], found.scores[answered])
 
     def _calibration(self, network: Network, found: TopK) -> Calibration | None:
         """Probabilities fitted to predictions for the held-out texts; None where texts are too few."""
@@ -260,8 +273,8 @@ class Validation:
 
     def _predicted(self, network: Network, config: Config, weights: Weights, places: int) -> TopK:
         """The best labels of the held-out texts, as a model with these weights predicts them."""
-        scorer, queries = self._scorer(network, config, weights)
-        return scorer.search(queries, places, forbidden=self.forbidden)
+        scorer = self._scorer(network, config, weights)
+        return scorer.search(self._queries(scorer, network, self.texts, self.split), places, forbidden=self.forbidden)
 
     def _counts(self) -> NDArray[np.int64]:
         """Number of texts per label among those that are trained on."""
@@ -272,8 +285,8 @@ class Validation:
         """The words of the labels."""
         return LexicalPart.of(self.dataset.labels.texts)
 
-    def _scorer(self, network: Network, config: Config, weights: Weights) -> tuple[Scorer, Queries]:
-        """The scorer that a model with this network has, and the queries of the held-out texts.
+    def _scorer(self, network: Network, config: Config, weights: Weights) -> Scorer:
+        """The scorer that a model with this network has.
 
         The frequencies are those of the texts that are trained on, and so is the kNN part.
         """
@@ -291,5 +304,8 @@ class Validation:
             )
         index = build_index(network, layout, labels, counts)
         lexical = self.lexical if predict.rank == "learned" else None
-        scorer = Scorer(layout, index, LabelFrequencies(counts), knn, lexical=lexical)
-        return scorer, scorer.queries(network.text_vectors(self.texts, self.processes), self.split.texts)
+        return Scorer(layout, index, LabelFrequencies(counts), knn, lexical=lexical)
+
+    def _queries(self, scorer: Scorer, network: Network, prepared: Any, split: Split) -> Queries:
+        """The queries of held-out texts."""
+        return scorer.queries(network.text_vectors(prepared, self.processes), split.texts)

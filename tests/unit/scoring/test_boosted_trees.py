@@ -9,11 +9,11 @@ import pytest
 from unidex.data.dataset import Propensity
 from unidex.errors import ModelError
 from unidex.metrics.propensity import inverse_propensity
-from unidex.scoring.boosted_trees import POWERS, BoostedTrees, BoostedTreesRanker, feature_names
+from unidex.scoring.boosted_trees import BoostedTrees, BoostedTreesRanker, feature_names
 from unidex.scoring.decision_tree import DecisionTreeFusion
 from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.layout import Layout, Weights
-from unidex.scoring.rankers import Candidates, sum_parts
+from unidex.scoring.rankers import POWERS, Candidates, Rarity, sum_parts
 
 LAYOUT = Layout(4, 3, Weights(0.3, 0.5, 0.1))
 PROPENSITY = Propensity(0.55, 1.5)
@@ -35,7 +35,7 @@ def flat(features):
 
 
 def fit(features, hits, favour="balanced"):
-    return BoostedTrees.fit(flat(features), hits.ravel(), favour=favour, num_train=NUM_TRAIN, propensity=PROPENSITY)
+    return BoostedTrees.fit(flat(features), hits.ravel(), Rarity.of(favour, NUM_TRAIN, PROPENSITY))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_a_fit_is_the_same_twice_and_better_than_chance(fitted):
 @pytest.mark.parametrize("favour", ["accuracy", "balanced", "rare"])
 def test_scores_are_the_formula(fitted, favour):
     features, _ = pairs(seed=2, shape=(5, 7))
-    ranker = replace(fitted, power=POWERS[favour]).ranker(LAYOUT)
+    ranker = replace(fitted, rarity=Rarity.of(favour, NUM_TRAIN, PROPENSITY)).ranker(LAYOUT)
     columns = np.stack([features[name].ravel() for name in fitted.names], axis=1)
     logits = fitted.booster.predict(columns.astype(np.float32), raw_score=True).reshape(5, 7)
     weights = inverse_propensity(features["frequency"].ravel(), NUM_TRAIN, PROPENSITY).reshape(5, 7)
@@ -69,7 +69,7 @@ def test_scores_are_the_formula(fitted, favour):
 @pytest.mark.parametrize("favour", ["accuracy", "rare"])
 def test_contributions_sum_to_the_scores_and_have_one_part_per_group(fitted, favour):
     features, _ = pairs(seed=3, shape=(6, 9))
-    ranker = replace(fitted, power=POWERS[favour]).ranker(LAYOUT)
+    ranker = replace(fitted, rarity=Rarity.of(favour, NUM_TRAIN, PROPENSITY)).ranker(LAYOUT)
     parts = ranker.contributions(features)
     np.testing.assert_allclose(sum_parts(parts), ranker.scores(features), atol=1e-5)
     assert parts.keys() == {"dual", "classifier", "knn", "weighted_sum", "words", "frequency", "base"}
@@ -85,7 +85,7 @@ def test_the_rarest_label_moves_up_from_accuracy_to_rare():
     hits = features["dual"] + 0.5 * np.random.default_rng(0).normal(size=features["dual"].shape) > 0.8
     fits = {favour: fit(features, hits, favour) for favour in POWERS}
     assert len({one.trees for one in fits.values()}) == 1
-    assert fits["accuracy"].power == 0 < fits["balanced"].power < fits["rare"].power
+    assert fits["accuracy"].rarity.power == 0 < fits["balanced"].rarity.power < fits["rare"].rarity.power
     ask, _ = pairs(seed=4, shape=(200, 10))
     ask["frequency"][:, 0], ask["frequency"][:, 1:] = 0, 150
     ids = np.tile(np.arange(10), (200, 1))
@@ -168,7 +168,6 @@ def test_a_decision_tree_is_read_with_and_without_its_kind():
         lambda values: values | {"names": None},
         lambda values: values | {"power": "much"},
         lambda values: values | {"num_train": None},
-        lambda values: values | {"more": 1},
         lambda values: {name: value for name, value in values.items() if name != "a"},
         lambda values: {},
         lambda values: [values],

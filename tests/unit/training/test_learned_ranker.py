@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
@@ -16,7 +17,9 @@ from unidex.data.dataset import Dataset
 from unidex.errors import ModelError
 from unidex.model.explanation import explain
 from unidex.model.model import Model
-from unidex.scoring.boosted_trees import POWERS, BoostedTrees, feature_names
+from unidex.scoring.boosted_trees import BoostedTrees, feature_names
+from unidex.scoring.linear_ranker import LinearWeights
+from unidex.scoring.rankers import POWERS
 from unidex.training.loop import Trainer, TrainingStoppedError
 from unidex.training.phases import METRICS, with_metric
 from unidex.verbs.train import train
@@ -51,8 +54,8 @@ def test_training_fits_trees_and_probabilities_and_the_folder_holds_both(folder,
     assert model.config.predict.rank == "learned"
     assert isinstance(model.scorer.fitted, BoostedTrees)
     assert model.scorer.fitted.names == feature_names(model.scorer.layout)
-    assert model.scorer.fitted.num_train == len(DATA.train)
-    assert model.scorer.fitted.power == POWERS["balanced"]
+    assert model.scorer.fitted.rarity.num_train == len(DATA.train)
+    assert model.scorer.fitted.rarity.power == POWERS["balanced"]
     stored = json.loads((folder / "ranker.json").read_text(encoding="utf-8"))
     assert stored["kind"] == "boosted-trees"
     names = {file.name for file in (folder / "lexical").iterdir()}
@@ -108,7 +111,8 @@ def test_a_renamed_label_is_found_by_its_new_words(model):
 def test_rare_labels_move_up_with_what_is_favoured(model):
     texts, places = list(DATA.test.texts), {}
     for favour, power in POWERS.items():
-        model.scorer.fitted = replace(model.scorer.fitted, power=power)
+        fitted = model.scorer.fitted
+        model.scorer.fitted = replace(fitted, rarity=replace(fitted.rarity, power=power))
         found = model.predict(texts, len(model.labels))
         places[favour] = np.argmax(found.ids == UNSEEN, axis=1)
         assert (found.ids == UNSEEN).any(axis=1).all()
@@ -134,15 +138,40 @@ def test_the_metric_of_validation_follows_what_is_favoured(favour):
     assert with_metric(load("auto", [f"predict.favour={favour}", "train.metric=P@3"])).train.metric == "P@3"
 
 
-def test_too_few_held_out_texts_leave_the_sum_and_say_so(caplog, tmp_path):
+def test_few_held_out_texts_fit_weights_in_place_of_trees(caplog, tmp_path):
+    data = topics(num_test=40)
     with caplog.at_level(logging.INFO, logger="unidex"):
-        model = train(topics(), "unidec", settings=LEARNED, out=tmp_path / "model")
-    (line,) = [record.getMessage() for record in caplog.records if "weighted sum" in record.getMessage()]
-    assert line.startswith("Labels are ranked by the weighted sum: a ranker needs 200 held-out texts, but there are ")
-    assert model.config.predict.rank == Model.load(tmp_path / "model").config.predict.rank == "sum"
-    assert model.scorer.fitted is model.scorer.lexical is None
-    assert not (tmp_path / "model" / "ranker.json").exists()
-    assert not (tmp_path / "model" / "lexical").exists()
+        model = train(data, "unidec", settings=LEARNED, out=tmp_path / "model")
+    assert any("weights of 7 features" in record.getMessage() for record in caplog.records)
+    assert isinstance(model.scorer.fitted, LinearWeights)
+    loaded = Model.load(tmp_path / "model")
+    assert loaded.config.predict.rank == "learned"
+    assert loaded.scorer.fitted == model.scorer.fitted
+    texts = list(data.test.texts)
+    one, other = model.predict(texts, 5), loaded.predict(texts, 5)
+    assert np.array_equal(one.ids, other.ids)
+    assert np.array_equal(one.scores, other.scores)
+    assert model.metrics["test"]["P@1"] > 80
+    # A label is found by its words alone, and the explanation has them.
+    (label,) = loaded.add_labels(["brandnew gizmo"], ["new"])
+    assert loaded.predict(["a gizmo, brandnew"], 1).ids.tolist() == [[label]]
+    (reason,) = explain(loaded, "a gizmo, brandnew", labels=["new"])
+    assert reason.parts["words"] == max(reason.parts.values())
+    assert sum(reason.parts.values()) == pytest.approx(reason.score, abs=1e-5)
+
+
+def test_texts_of_which_none_can_be_held_out_are_ranked_by_the_prior():
+    """Each text has a label of its own: no held-out text has one of the others."""
+    from unidex.data.dataset import Labels, Split
+    from unidex.data.texts import Texts
+
+    names = ["red apple", "green pear", "blue plum", "black grape", "white peach", "brown nut"]
+    texts = Texts.of([f"a fresh {name} today" for name in names])
+    split = Split.of(texts, sparse.csr_array(np.eye(6, dtype=np.float32)), sparse.csr_array((6, 6), dtype=np.float32))
+    model = train(Dataset("alone", Labels(Texts.of(names)), split, split), "unidec", settings=LEARNED)
+    assert isinstance(model.scorer.fitted, LinearWeights)
+    assert model.scorer.fitted == LinearWeights.prior(model.scorer.layout, model.scorer.fitted.rarity)
+    assert model.predict(["pear, green", "a plum of blue"], 1).ids.tolist() == [[1], [2]]
 
 
 def test_without_validation_labels_are_ranked_by_the_sum():
