@@ -202,7 +202,11 @@ class PqIndex(StoredVectors):
     def _padded(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """The vectors with as many zeros behind them as make whole pieces."""
         missing = coded_width(self.dim, self._settings.numbers_a_piece) - self.dim
-        return np.pad(vectors, ((0, 0), (0, missing))) if missing else vectors
+        if not missing:
+            return vectors
+        padded = np.zeros((len(vectors), self.dim + missing), dtype=np.float32)
+        padded[:, : self.dim] = vectors
+        return padded
 
 
 def chosen_lists(num_labels: int) -> int:

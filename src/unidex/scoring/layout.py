@@ -160,9 +160,8 @@ class Layout:
     def scores(self, queries_ND: NDArray[np.float32], rows_NKD: NDArray[np.float32], head: Head) -> NDArray[np.float32]:
         """The score of each text with its candidates by one head, without the weight."""
         columns = self._columns(head)
-        products: Tensor = torch.einsum(
-            "nd,nkd->nk", torch.from_numpy(queries_ND[:, columns]), torch.from_numpy(rows_NKD[:, :, columns])
-        )
+        rows, queries = torch.from_numpy(rows_NKD[:, :, columns]), torch.from_numpy(queries_ND[:, columns])
+        products: Tensor = torch.bmm(rows, queries.unsqueeze(2)).squeeze(2)
         scores: NDArray[np.float32] = products.div_(self.weight(head) or 1.0).numpy()
         return scores
 
