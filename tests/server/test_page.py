@@ -187,6 +187,21 @@ def test_predictions_appear_while_typing(tab, service):
     assert page.locator("#text").input_value() == examples[1]
 
 
+def test_the_page_says_that_no_word_is_known(tab, service):
+    page = tab.open("#k=2")
+    page.locator("#text").fill("qwertz asdfgh")
+    shows(page, predicted(service, "qwertz asdfgh", k=2)[0])
+    has(page.locator(".column > .problem:visible"), re.compile("^No known words: the model has seen none"))
+    page.locator("#text").fill(TEXT)
+    shows(page, predicted(service, TEXT, k=2)[0])
+    assert page.locator(".column > .problem").is_hidden()
+    page.get_by_role("tab", name="Many texts").click()
+    page.locator("#lines").fill("w0a w1b\nqwertz asdfgh")
+    page.get_by_role("button", name="Predict").click()
+    has(page.locator("tbody .hint"), ["No known words: guesses."])
+    assert page.locator("tbody tr").nth(1).locator(".hint").count() == 1
+
+
 def test_a_late_answer_does_not_replace_a_newer_one(tab, service):
     page = tab.open()
     held = []

@@ -132,6 +132,14 @@ def test_a_table_comes_back_with_labels_and_bad_ones_are_refused(service):
     problem(post(b"text\na\n", column="b"), 422, "b", field="body")
 
 
+def test_an_answer_says_how_much_of_a_text_is_known(service):
+    texts = ["qwertz asdfgh", TEXTS[0], f"{TEXTS[0]} qwertz"]
+    answer = service.client.post("/v1/predict", json={"texts": texts, "k": 1}).json()
+    num_words = len(TEXTS[0].split())
+    wanted = [0.0, 1.0, round(num_words / (num_words + 1), 6)]
+    assert [found["known"] for found in answer["predictions"]] == pytest.approx(wanted, abs=1e-6)
+
+
 def test_allowed_and_forbidden_labels(service, model):
     answer = service.client.post("/v1/predict", json={"texts": TEXTS, "k": 2, "allowed": ["L3", 5, "L9"]})
     alike(rows(answer), expected(model, TEXTS, 2, allowed=[3, 5, 9]))

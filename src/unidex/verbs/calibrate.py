@@ -11,6 +11,7 @@ import numpy as np
 from unidex.data.dataset import Dataset
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
+from unidex.features.known_words import KnownWords
 from unidex.verbs.evaluate import match_labels, predict_split
 from unidex.verbs.models import load_model, model_to_change
 from unidex.verbs.score import find_split
@@ -43,11 +44,15 @@ def calibrate(
         frequencies = np.zeros(dataset.num_labels, dtype=np.int64)
         frequencies[ids_of[ids_of >= 0]] = model.labels.frequencies[ids_of >= 0]
         topk = predict_split(model, dataset, texts, mode, PLACES)
-        places = Places.of(topk, texts.positives, texts.filter_pairs, frequencies)
+        words = KnownWords.of(model.network.encoder, model.labels.texts)
+        familiarity, of_random = (None, None) if words is None else words.familiarities(list(texts.texts))
+        places = Places.of(topk, texts.positives, texts.filter_pairs, frequencies, familiarity)
         if check and model.scorer.calibration is not None:
-            probabilities = model.scorer.calibration.probabilities(places.topk, frequencies)
+            probabilities = places.probabilities(model.scorer.calibration)
         else:
-            model.scorer.calibration, probabilities = fit_calibration(places, mode=mode, precision=precision)
+            model.scorer.calibration, probabilities = fit_calibration(
+                places, mode=mode, precision=precision, random_M=of_random
+            )
             model.metrics["calibration"] = model.scorer.calibration.summary() | {"data": dataset.name, "split": split}
     found = {"model": str(folder), "data": dataset.name, "split": split}
     found |= measure_calibration(places, model.scorer.calibration, probabilities)

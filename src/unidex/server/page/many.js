@@ -48,7 +48,7 @@ async function predict() {
       const some = asked.slice(start, start + size);
       const body = { texts: some.map(({ text }) => text), k, mode };
       const { predictions } = await call("POST", "v1/predict", { body, signal: own.signal });
-      found.push(...predictions.map(({ labels }, place) => ({ ...some[place], labels: above(labels) })));
+      found.push(...predictions.map(({ labels, known }, place) => ({ ...some[place], labels: above(labels), known })));
       progress.value = found.length / asked.length;
       said.textContent = `${count(found.length, "text")} of ${asked.length}\u2026`;
     }
@@ -93,8 +93,8 @@ function draw() {
       el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "line" }, "Line"), el("th", { scope: "col" }, "Text"), el("th", { scope: "col" }, "Labels"))), body), more);
 }
 
-const rowOf = ({ line, text, labels }) => el("tr", {}, el("td", { class: "line" }, String(line)), el("th", { scope: "row" }, text),
-  el("td", {}, labels.length === 0 ? hint("no label")
+const rowOf = ({ line, text, labels, known }) => el("tr", {}, el("td", { class: "line" }, String(line)), el("th", { scope: "row" }, text),
+  el("td", {}, known === 0 && hint("No known words: guesses."), labels.length === 0 ? hint("no label")
     : el("ol", { class: "chips" }, labels.map((row) => el("li", {}, el("span", {}, row.text), number(row.probability === null ? fixed(row.score) : percent(row.probability)), frequencyMark(row.frequency))))));
 
 // A table of texts: the service reads it and answers with a table that has all its columns, then the labels.
