@@ -34,7 +34,7 @@ from unidex.errors import UnidexError
 app = typer.Typer(
     name="unidex",
     help=(
-        "Match a text to the right few of thousands to hundreds of millions of labels.\n\n"
+        "Match a text to the right few of thousands or hundreds of thousands of labels.\n\n"
         "DATA is a folder, a file or the name of the built-in set 'hpo'. Results go to standard output, progress and "
         "logs to standard error."
     ),
