@@ -84,6 +84,23 @@ def recall(gains_NK: Gains, num_positives_N: NDArray[np.integer[Any]], k: int) -
     return values_N
 
 
+def f1(hits_NK: Gains, num_positives_N: NDArray[np.integer[Any]], k: int) -> NDArray[np.float64]:
+    """F1@k: the harmonic mean of P@k and R@k of a text.
+
+    Formula: 2 P R / (P + R) = 2 sum_{j<=k} y_j / (k + n), 0 where n = 0.
+
+    Relations: At most 2 min(k, n) / (k + n), so below 1 where a text has more or fewer than k positives.
+
+    Hits at places 1 and 3, four positives, k = 3: P = 2/3, R = 2/4, and 2 * 2 / (3 + 4) = 0.5714.
+
+    >>> f1(np.array([[True, False, True]]), np.array([4]), 3).round(4).tolist()
+    [0.5714]
+    """
+    at_least_one(k)
+    values_N: NDArray[np.float64] = 2 * hits_NK[:, :k].sum(axis=1, dtype=np.float64) / (num_positives_N + float(k))
+    return values_N
+
+
 def ndcg(gains_NK: Gains, num_positives_N: NDArray[np.integer[Any]], k: int) -> NDArray[np.float64]:
     """nDCG@k: gains discounted by place, divided by what hits on all first min(k, n) places would be worth.
 

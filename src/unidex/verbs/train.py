@@ -108,7 +108,7 @@ def train_together(
         if model is None:
             return None
         if len(dataset.test):
-            model.metrics["test"] = evaluate(model, dataset).as_dict()
+            model.metrics["test"] = evaluate(model, dataset, with_train_texts=True).as_dict()
         if folder is not None and work is not None:
             model.log = read_log(work, phases(config))
             model.save(folder)

@@ -6,20 +6,17 @@ docs/reference/data-formats.md describes them.
 
 from __future__ import annotations
 
-import logging
 from itertools import chain
 from pathlib import Path
 
 from unidex.data.dataset import Dataset
 from unidex.data.formats.cells import guess
-from unidex.data.formats.columns import text_columns
 from unidex.data.formats.merge import Source, Sources, assemble
-from unidex.data.formats.table_files import kind_of, open_table, stem_of
+from unidex.data.formats.table_files import find_columns, kind_of, open_table, stem_of
 from unidex.data.formats.table_rows import string_cells
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed
 
-_logger = logging.getLogger(__name__)
 _TRAIN = ("train", "trn", "training")
 _TEST = ("test", "tst")
 _LABELS = ("labels", "lbl", "label")
@@ -66,16 +63,14 @@ def read(path: Path, options: ReadOptions) -> Dataset:
         for source in (sources.train, sources.test)
         if source is not None
     )
-    cell = guess(chain.from_iterable(strings), options.separator)
+    cell = guess(chain.from_iterable(strings), options.separator_to_use())
     name = stem_of(path) if folder is None else path.resolve().name
     return assemble(name, path, sources, cell, options)
 
 
 def _source(file: Path, options: ReadOptions) -> Source:
     table = open_table(file)
-    columns = text_columns(table.names, options.columns, options.text, file)
-    _logger.info("%s: columns are %s", file, ", ".join(f"{role}={name}" for role, name in columns.items()))
-    return Source(table, columns)
+    return Source(table, find_columns(table, options))
 
 
 def _find(folder: Path, stems: tuple[str, ...]) -> Path | None:
