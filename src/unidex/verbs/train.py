@@ -12,6 +12,7 @@ from unidex.config.recipes import load as load_config
 from unidex.data.dataset import Dataset
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
+from unidex.data.summary import cautions
 from unidex.errors import DataError, UnidexError, quoted
 from unidex.storage.allocator import keep_freed_memory
 from unidex.verbs.evaluate import evaluate
@@ -103,6 +104,9 @@ def train_together(
                 f"data set {quoted(dataset.name)} must have texts to train on, but all are empty; a set of "
                 "sparse features alone can be inspected, converted and scored, not trained on"
             )
+        if processes.is_first:
+            for caution in cautions(dataset):
+                logger.warning("%s", caution)
         run = Run(dataset, config, seed=seed, device=where, folder=work, processes=processes)
         model = run.model(resume=resume)
         if model is None:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import subprocess
 import sys
 
 import openpyxl
@@ -16,8 +17,10 @@ from helpers.command import call
 from helpers.synthetic import topics
 from unidex.cli import main as cli
 from unidex.data.dataset import Propensity
+from unidex.data.formats import read
 from unidex.data.formats.table_files import open_table
 from unidex.data.read_options import ReadOptions
+from unidex.data.summary import cautions
 from unidex.errors import DataError, MissingExtraError
 from unidex.metrics.propensity import inverse_propensity
 from unidex.model.model import Model
@@ -343,3 +346,63 @@ def test_calibrate_takes_all_rows_and_refuses_too_few(model, tmp_path):
     more = put_csv(tmp_path / "more.csv", rows_of(topics(num_test=60, seed=9).test, "M"))
     found = json.loads(call("calibrate", tmp_path / "model", more, "--json").stdout)
     assert found["num_texts"] == 60
+
+
+# Care for what users' files are like.
+
+
+def inspected(*arguments):
+    done = CliRunner().invoke(cli.app, ["inspect", *map(str, arguments), "--json"], catch_exceptions=False)
+    return json.loads(done.stdout), done.stderr
+
+
+def test_blank_lines_are_no_rows(tmp_path):
+    (tmp_path / "a.csv").write_text("\n  \ntext,labels\n\na,x\n   \nb,y\n\n", encoding="utf-8")
+    assert inspected(tmp_path / "a.csv", "--test-fraction", 0)[0]["num_train"] == 2
+    (tmp_path / "b.csv").write_text("text,labels\n  \na,x\nb\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"b.csv:4: a row must have 2 cells"):
+        call("inspect", tmp_path / "b.csv")
+
+
+def test_labels_split_at_commas_are_told_with_the_remedy(tmp_path):
+    table = put_csv(tmp_path / "a.csv", [["red shoe", "Shoes, boots"], ["hat", "Hats"]], ["text", "labels"])
+    found, said = inspected(table)
+    assert found["num_labels"] == 3
+    assert "labels are separated by ',' (guessed). If commas are part of labels" in said
+    found, said = inspected(table, "--separator", "")
+    assert found["num_labels"] == 2
+    assert "guessed" not in said
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+def test_the_advice_for_another_encoding_works(tmp_path, encoding):
+    (tmp_path / "a b.csv").write_bytes("text,labels\ncafé noir,x\nthé,y\n".encode(encoding))
+    with pytest.raises(DataError, match=r"a b.csv:\d: the file must be UTF-8, but has the byte 0x") as caught:
+        call("inspect", tmp_path / "a b.csv")
+    command = str(caught.value).partition("convert it: ")[2]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert inspected(tmp_path / "utf8-a b.csv", "--test-fraction", 0)[0]["examples"][0]["text"] == "café noir"
+
+
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [
+        ([["a", "x"], ["b", "y"], ["c", "x"], ["d", "y"]], "There are only 4 train texts: the model can learn little"),
+        (
+            [[f"text {n}", "x"] for n in range(60)],
+            "All labelled texts have the same label, 'x': every text will get it",
+        ),
+        ([[f"text {n}", f"L{n}"] for n in range(60)], "Every label has only one train text. Are the column"),
+        ([*([f"text {n}", f"L{n % 2}"] for n in range(60)), ["", "L1"]], "1 of 61 train texts are empty"),
+        ([*([f"text {n}", f"L{n % 2}"] for n in range(60)), ["x", ""]], "1 of 61 train texts have no label"),
+    ],
+)
+def test_training_says_what_makes_a_model_worth_little(tmp_path, rows, match):
+    found = cautions(read(put_csv(tmp_path / "a.csv", rows, ["text", "labels"]), ReadOptions(test_fraction=0)))
+    assert [line for line in found if match in line] == found
+
+
+def test_training_on_five_rows_warns_and_goes_on(tmp_path):
+    table = put_csv(tmp_path / "a.csv", [[f"w{n} w{n % 2}", f"L{n % 2}"] for n in range(5)], ["text", "labels"])
+    settings = [word for setting in SMALL for word in ("--set", setting)]
+    assert "There are only 4 train texts" in told("train", table, *settings, "--out", tmp_path / "model")

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from unidex.data.dataset import Dataset
-from unidex.data.formats.cells import guess
+from unidex.data.formats.cells import first_cells, guess
 from unidex.data.formats.merge import Source, Sources, assemble
 from unidex.data.formats.table_files import find_columns, kind_of, open_table, stem_of
 from unidex.data.formats.table_rows import string_cells
@@ -51,19 +51,23 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     no_texts = test is None or (
         test.parent == folder and kind_of(test) == "json" and test.is_file() and test.stat().st_size == 0
     )
+    train_source = _source(train, options)
+    test_source = None if test is None or no_texts else _source(test, options)
+    strings = (
+        string_cells(source.table, source.columns["labels"])
+        for source in (train_source, test_source)
+        if source is not None
+    )
+    sample = first_cells(chain.from_iterable(strings))
+    cell = guess(sample, options.separator_to_use())
     sources = Sources(
-        train=_source(train, options),
-        test=None if test is None or no_texts else _source(test, options),
+        train=train_source,
+        test=test_source,
         labels=labels,
         has_test=test is not None,
         filters=folder,
+        as_lists=cell.as_list or not sample,
     )
-    strings = (
-        string_cells(source.table, source.columns["labels"])
-        for source in (sources.train, sources.test)
-        if source is not None
-    )
-    cell = guess(chain.from_iterable(strings), options.separator_to_use())
     name = stem_of(path) if folder is None else path.resolve().name
     return assemble(name, path, sources, cell, options)
 
