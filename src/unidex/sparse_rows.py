@@ -5,6 +5,7 @@ Shapes: N rows, L columns, K columns looked up per row. Column indices are sorte
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,29 @@ def csr_from_counts(
     indptr = np.zeros(len(counts_N) + 1, dtype=columns.dtype if len(columns) < 2**31 else np.int64)
     np.cumsum(counts_N, out=indptr[1:])
     return sparse.csr_array((values, columns, indptr), shape=(len(counts_N), num_columns))
+
+
+_EMPTY = sparse.csr_array((1, 1), dtype=np.float32)
+
+
+def unchecked_csr(
+    values: NDArray[Any], columns: NDArray[Any], starts: NDArray[Any], shape: tuple[int, int]
+) -> sparse.csr_array:
+    """A matrix over these arrays as they are. SciPy's own checks cost more than most work on a few rows.
+
+    Args:
+        values: of the entries, row after row.
+        columns: of the entries, ascending in a row, each once.
+        starts: where each row starts and the last one ends, of the type of the columns.
+        shape: of the matrix.
+
+    >>> unchecked_csr(np.array([5.0]), np.array([1]), np.array([0, 0, 1]), (2, 2)).toarray().tolist()
+    [[0.0, 0.0], [0.0, 5.0]]
+    """
+    matrix = copy(_EMPTY)
+    matrix.data, matrix.indices, matrix.indptr, matrix._shape = values, columns, starts, shape
+    matrix.has_canonical_format = True
+    return matrix
 
 
 def find_sorted(ascending: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

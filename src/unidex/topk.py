@@ -70,9 +70,15 @@ class TopK:
             return cls(np.take_along_axis(ids_NK, order, axis=1), np.take_along_axis(scores_NK, order, axis=1))
         keys_NK = np.where(empty, _EMPTY_KEY, _descending_keys(scores_NK).astype(np.int64) << 32 | ids_NK)
         keys_NK.sort(axis=1)
+        return cls._of_keys(keys_NK)
+
+    @classmethod
+    def _of_keys(cls, keys_NK: NDArray[np.int64]) -> TopK:
+        """Sorted places as numbers of 64 bits."""
         ids_NK = keys_NK & 0xFFFFFFFF
         scores_NK = _scores_of_keys((keys_NK >> 32).astype(np.int32))
-        if empty.any():
+        # Empty places are the last ones.
+        if keys_NK.shape[1] and (keys_NK[:, -1] == _EMPTY_KEY).any():
             empty = keys_NK == _EMPTY_KEY
             ids_NK[empty], scores_NK[empty] = PADDING, -np.inf
         return cls(ids_NK, scores_NK)
@@ -82,12 +88,19 @@ class TopK:
         """The k best stored entries of each row; k defaults to the longest row. Stored zeros and negatives count."""
         counts = np.diff(scores_NL.indptr)
         width = int(counts.max(initial=0))
-        ids = np.full((scores_NL.shape[0], width), PADDING, dtype=np.int64)
-        scores = np.full(ids.shape, -np.inf, dtype=np.float32)
-        filled = np.arange(width)[None, :] < counts[:, None]
-        ids[filled] = scores_NL.indices
-        scores[filled] = scores_NL.data
-        return cls.rank(ids, scores).first(width if k is None else k)
+        k = width if k is None else k
+        filled = np.arange(width) < counts[:, None]
+        shape = (len(counts), width)
+        if k >= width or scores_NL.shape[1] > _IDS_BELOW or not np.isfinite(scores_NL.data).all():
+            ids, scores = np.full(shape, PADDING, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
+            ids[filled], scores[filled] = scores_NL.indices, scores_NL.data
+            return cls.rank(ids, scores).first(k)
+        keys_NK = np.full(shape, _EMPTY_KEY)
+        descending = _descending_keys(np.asarray(scores_NL.data, dtype=np.float32))
+        keys_NK[filled] = descending.astype(np.int64) << 32 | scores_NL.indices
+        best_NK = np.partition(keys_NK, k - 1, axis=1)[:, :k] if k else keys_NK[:, :0]
+        best_NK.sort(axis=1)
+        return cls._of_keys(best_NK)
 
     @classmethod
     def concatenate(cls, parts: Sequence[TopK]) -> TopK:

@@ -30,7 +30,8 @@ SETTINGS = ["predict.knn=0.2", "predict.knn_texts=4", "predict.snippet_length=40
 
 def test_the_page_is_small_and_loads_nothing_from_other_hosts():
     files = [file for file in FOLDER.iterdir() if file.is_file()]
-    assert sum(file.stat().st_size for file in files) < 72_000
+    assert sum(file.stat().st_size for file in files if not file.name.startswith("api")) < 72_000
+    assert sum(file.stat().st_size for file in files) < 84_000
     for file in files:
         text = file.read_text(encoding="utf-8").replace('xmlns="http://www.w3.org/2000/svg"', "")
         assert not re.search(r"https?://|url\(|@import", text), file.name
@@ -53,7 +54,8 @@ def test_the_page_has_no_inline_script_or_style():
                 assert name != "style", (tag, name)
                 assert not re.match(r"\s*(javascript|data|https?|//)", value or "") or name == "content", (tag, value)
 
-    Page().feed((FOLDER / "index.html").read_text(encoding="utf-8"))
+    for name in ("index.html", "api.html"):
+        Page().feed((FOLDER / name).read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -533,6 +535,40 @@ def test_the_page_tells_when_the_service_is_gone_and_recovers(tab, service):
     page.locator("#gone").wait_for(state="hidden")
     shows(page, predicted(service, TEXT)[0])
     assert page.locator("#text").input_value() == TEXT
+
+
+def test_the_api_is_shown_and_tried_at_docs(tab, phone, service):
+    page = tab.open()
+    page.get_by_role("link", name="HTTP API").click()
+    paths = ask(service, "GET", "v1/openapi.json")["paths"]
+    has(page.locator(".route > summary > code"), [path for path, methods in paths.items() for _ in methods])
+    route = page.locator(".route", has=page.locator("summary", has_text="/v1/predict"))
+    route.locator("summary").click()
+    assert "min_probability" in route.locator(".fields").first.text_content()
+    route.get_by_label("Request").fill(json.dumps({"text": TEXT, "k": 2}))
+    route.get_by_role("button", name="Send").click()
+    route.locator("pre").wait_for()
+    assert (
+        json.loads(route.locator("pre").text_content())["predictions"][0]["labels"] == predicted(service, TEXT, k=2)[0]
+    )
+    route.get_by_label("Request").fill('{"text": "a", "k": 0}')
+    route.get_by_role("button", name="Send").click()
+    has(route.locator(".problem"), "k must be at least 1, but is 0")
+    # A route that needs a token takes it from the field above.
+    added = page.locator("#post-v1-labels")
+    added.locator("summary").click()
+    added.get_by_role("button", name="Send").click()
+    has(added.locator(".problem"), re.compile("token"))
+    page.get_by_label("Token, for").fill(TOKEN)
+    added.get_by_label("Request").fill('{"text": "made at docs"}')
+    added.get_by_role("button", name="Send").click()
+    added.locator("pre").wait_for()
+    (row,) = ask(service, "GET", "v1/labels?search=made+at+docs")["labels"]
+    ask(service, "DELETE", f"v1/labels/{row['id']}", token=TOKEN)
+    small = phone.page
+    small.goto(service.url + "docs")
+    small.locator("#post-v1-predict > summary").click()
+    assert small.evaluate("document.documentElement.scrollWidth - 360") <= 0
 
 
 COLOURS = """() => {

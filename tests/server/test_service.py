@@ -107,6 +107,14 @@ def test_a_label_has_its_text_uid_and_frequency(service, model):
     assert answer["model"] == f"topics@{model.version}"
 
 
+def test_an_answer_says_how_much_of_a_text_is_known(service):
+    texts = ["qwertz asdfgh", TEXTS[0], f"{TEXTS[0]} qwertz"]
+    answer = service.client.post("/v1/predict", json={"texts": texts, "k": 1}).json()
+    num_words = len(TEXTS[0].split())
+    wanted = [0.0, 1.0, round(num_words / (num_words + 1), 6)]
+    assert [found["known"] for found in answer["predictions"]] == pytest.approx(wanted, abs=1e-6)
+
+
 def test_allowed_and_forbidden_labels(service, model):
     answer = service.client.post("/v1/predict", json={"texts": TEXTS, "k": 2, "allowed": ["L3", 5, "L9"]})
     alike(rows(answer), expected(model, TEXTS, 2, allowed=[3, 5, 9]))
@@ -438,11 +446,15 @@ def test_requests_of_disconnected_clients_are_not_computed(service):
 
 
 def test_metrics_count_requests_and_rejections(service):
+    assert service.client.get("/v1/openapi.json").json()["openapi"].startswith("3.")
+    assert service.client.get("/docs").headers["content-type"].startswith("text/html")
     metrics = service.client.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
     for line in (
         r'unidex_requests_total{route="/v1/predict",status="200"} \d+',
         r'unidex_requests_total{route="none",status="404"} \d+',
+        r'unidex_requests_total{route="/v1/openapi.json",status="200"} \d+',
+        r'unidex_requests_total{route="/docs",status="200"} \d+',
         r'unidex_request_seconds_bucket{le="0.05",route="/v1/predict"} \d+',
         r'unidex_model_info{name="topics",version="[0-9a-f]{12}"} 1.0',
         r"unidex_labels 24.0",
@@ -505,6 +517,7 @@ def test_the_service_survives_kill_reload_and_stop_under_load(folder, tokens, tm
             load.join()
             assert len(large.result()[1]["predictions"]) == len(TEXTS) * 16
         assert second.process.wait(PATIENCE) == 0
+        second.wait_for_log("SIGTERM: answering for 4 s more", "The service has stopped.")
     assert set(load.statuses) == {200}
     assert load.faults == []
     assert {"kept", "late"} <= set(Model.load(own).labels.uids)
@@ -548,6 +561,7 @@ def test_several_workers_are_one_service(folder, tokens, tmp_path):
         served_by = {"place": "/v1/model", "method": "GET"}
         wait_until(lambda: {found["model"] for found in asked(12, None, **served_by)} == {new["model"]})
         assert service.stop() == 0
+        service.wait_for_log("SIGTERM: stopping 2 workers.")
 
 
 def test_a_port_in_use_is_an_error():

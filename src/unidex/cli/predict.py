@@ -58,9 +58,10 @@ def predict(
     TABLE has all columns of FILE, then label_1, uid_1, probability_1, label_2 and so on. Files of any size are
     predicted block by block.
 
-    With --json, a line is {"text": ..., "labels": [{"id": 17, "uid": ..., "text": ..., "score": ...,
-    "frequency": "tail"}, ...]}; frequency is head, torso or tail. If the model is calibrated
-    (docs/how-to/calibrate.md), a label has "probability" too. A blank text has no labels.
+    With --json, a line is {"text": ..., "known": 0.75, "labels": [{"id": 17, "uid": ..., "text": ..., "score": ...,
+    "frequency": "tail"}, ...]}; known is the share of the text's words that the model knows, frequency is head,
+    torso or tail. If the model is calibrated (docs/how-to/calibrate.md), a label has "probability" too. A blank text
+    has no labels.
 
     Example: unidex predict hpo-model new.csv --out new-labels.xlsx -k 3 --min-probability 0.2
 
@@ -90,11 +91,12 @@ def predict(
         shown = iter(names)
         for row in predict_rows(found, source.texts(), k, mode, min_probability):
             if document:
-                row = {"file": next(shown), "labels": row["labels"]}
+                row = {"file": next(shown)} | {name: row[name] for name in ("known", "labels")}
             if as_json:
                 print_json(row)
                 continue
-            print_text(row["file"] if document else row["text"])
+            unknown = "  (no known words)" if row["known"] == 0 and row["labels"] else ""
+            print_text((row["file"] if document else row["text"]) + unknown)
             for label in row["labels"]:
                 likely = f"  {label['probability']:4.0%}" if "probability" in label else ""
                 print_text(f"  {label['score']:7.4f}{likely}  {label['text'] or label['uid']}")

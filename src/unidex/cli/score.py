@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unidex.cli.output import print_result, print_table
+from unidex.cli.output import print_note, print_result, print_table
 from unidex.cli.shared_options import (
     Data,
     Json,
@@ -22,6 +22,12 @@ from unidex.data.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from unidex.verbs.score import Scores
+
+
+def _in_words(scores: Scores) -> str:
+    found = scores.metrics
+    any_hit = f", and {found['hits@5']:.0f} of 100 have a right one among the first five" if "hits@5" in found else ""
+    return f"The first label is right for {found.get('P@1', 0.0):.0f} of 100 texts{any_hit}."
 
 
 @reads_data
@@ -91,7 +97,8 @@ def evaluate(
 
 
 def print_scores(scores: Scores) -> None:
-    """Print the metrics as a table with one row per metric and one column per k, then the share of groups of labels."""
+    """Print a sentence, the metrics as a table with one row per metric, then the share of groups of labels."""
+    print_note(_in_words(scores))
     ks = sorted({int(name.partition("@")[2]) for name in scores.metrics})
     by_metric: dict[str, dict[int, float]] = {}
     for name, value in scores.metrics.items():

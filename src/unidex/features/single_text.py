@@ -81,6 +81,15 @@ def parts_in(word: str) -> list[str]:
     return [] if spans == [(0, len(word))] else [word[start:end] for start, end in spans]
 
 
+def fold(word: str) -> str:
+    """A word without case.
+
+    >>> fold("Straße")
+    'straße'
+    """
+    return word.translate(_to_folded)
+
+
 class TextByText:
     """Makes the rows of a few texts; may be used by many threads at once."""
 
@@ -188,12 +197,12 @@ class TextByText:
     def _take_apart(self, word: str, strings: list[str], kinds: list[Kind]) -> None:
         """Append what a word is made of, each with its kind: the word itself, then its parts and n-grams."""
         settings = self._settings
-        letters = word.translate(_to_folded)
+        letters = fold(word)
         strings.append(letters)
         kinds.append(Kind.WORD)
         if settings.parts:
             for part in parts_in(word):
-                strings.append(part.translate(_to_folded))
+                strings.append(fold(part))
                 kinds.append(Kind.PART)
         if settings.chars:
             marked = MARK + letters + MARK

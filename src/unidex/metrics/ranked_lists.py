@@ -84,20 +84,20 @@ def recall(gains_NK: Gains, num_positives_N: NDArray[np.integer[Any]], k: int) -
     return values_N
 
 
-def f1(hits_NK: Gains, num_positives_N: NDArray[np.integer[Any]], k: int) -> NDArray[np.float64]:
-    """F1@k: the harmonic mean of P@k and R@k of a text.
+def f1(hits_NK: NDArray[np.bool_], num_positives_N: NDArray[np.integer[Any]], k: int) -> NDArray[np.float64]:
+    """F1@k: the harmonic mean of precision and recall of the first k places.
 
-    Formula: 2 P R / (P + R) = 2 sum_{j<=k} y_j / (k + n), 0 where n = 0.
+    Formula: 2 hits / (k + n), with n positives.
 
-    Relations: At most 2 min(k, n) / (k + n), so below 1 where a text has more or fewer than k positives.
+    Relations: Equals 2 P@k R@k / (P@k + R@k). At most 2 n / (k + n) where a text has fewer than k positives.
 
-    Hits at places 1 and 3, four positives, k = 3: P = 2/3, R = 2/4, and 2 * 2 / (3 + 4) = 0.5714.
+    Hits at places 1 and 3, four positives, k = 3: 2 * 2 / (3 + 4).
 
     >>> f1(np.array([[True, False, True]]), np.array([4]), 3).round(4).tolist()
     [0.5714]
     """
     at_least_one(k)
-    values_N: NDArray[np.float64] = 2 * hits_NK[:, :k].sum(axis=1, dtype=np.float64) / (num_positives_N + float(k))
+    values_N: NDArray[np.float64] = 2 * hits_NK[:, :k].sum(axis=1, dtype=np.float64) / (float(k) + num_positives_N)
     return values_N
 
 

@@ -104,7 +104,7 @@ def explain(
     scores = sum_parts(parts)
     vectors = scorer.head_vectors(ids, mode)
     words = attribute(model.network, text, vectors.get("dual"), vectors.get("classifier"))
-    probabilities = _probabilities(model, mode, best, ids, scores)
+    probabilities = _probabilities(model, text, mode, best, ids, scores)
     texts = _nearest_texts(model, text, queries.vectors if mode == "both" else None, chosen, num_texts)
     others = list(dict.fromkeys([*predicted, *chosen]))
     return [
@@ -152,14 +152,14 @@ def _ids_of(model: Model, labels: Sequence[str | int]) -> list[int]:
 
 
 def _probabilities(
-    model: Model, mode: Mode, best: TopK, ids: NDArray[np.int64], scores: NDArray[np.float64]
+    model: Model, text: str, mode: Mode, best: TopK, ids: NDArray[np.int64], scores: NDArray[np.float64]
 ) -> list[float] | None:
     """Probabilities of labels at their predicted places; a label that is not predicted gets the place behind them."""
     given = TopK(
         np.concatenate([np.repeat(best.ids, len(ids), axis=0), ids[:, None]], axis=1),
         np.concatenate([np.repeat(best.scores, len(ids), axis=0), scores[:, None].astype(np.float32)], axis=1),
     )
-    found = model.probabilities(given, mode)
+    found = model.probabilities(given, mode, model.known_shares([text] * len(ids)))
     if found is None:
         return None
     # The first place of each label: its predicted place, or the last.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from unidex.config import Config
 from unidex.data.read_options import TableForm
 from unidex.data.text_hashes import TextHashes
 from unidex.errors import DataError, ModelError, UnidexError, listed
+from unidex.features.known_words import KnownWords, Shares
 from unidex.model import folder as model_folder
 from unidex.model.journal import Change, Journal, check_change, check_label, check_uids, parse_change
 from unidex.model.label_set import LabelSet
@@ -170,14 +172,31 @@ class Model:
             return blocks[0]
         return TopK.concatenate(blocks)
 
-    def probabilities(self, topk: TopK, mode: Mode | None = None) -> NDArray[np.float32] | None:
+    def known_shares(self, texts: Sequence[str]) -> Shares | None:
+        """How much of each text the model knows; None for an encoder without a vocabulary of words."""
+        return None if self._known_words is None else self._known_words.shares(texts)
+
+    @cached_property
+    def _known_words(self) -> KnownWords | None:
+        return KnownWords.of(self.network.encoder, self.labels.texts)
+
+    def _know(self, label_texts: Sequence[str]) -> None:
+        """The words of changed labels are known from now on."""
+        if (words := self.__dict__.get("_known_words")) is not None:
+            words.add(label_texts)
+
+    def probabilities(
+        self, topk: TopK, mode: Mode | None = None, known: Shares | None = None
+    ) -> NDArray[np.float32] | None:
         """How likely each predicted label is right, N x K, 0 for none; None without a calibration for the mode.
 
         Args:
             topk: the result of ``predict``.
             mode: the mode of the prediction; the recipe's unless given.
+            known: how much of each text is known; without it, scores are trusted as if all were.
         """
-        return self.scorer.probabilities(topk, mode or self.config.predict.mode)
+        familiarity_N = None if known is None else known.familiarity_N
+        return self.scorer.probabilities(topk, mode or self.config.predict.mode, familiarity_N)
 
     def min_probability(self, asked: str | float, mode: Mode | None = None) -> float:
         """A minimum probability by number, or by name of one of the model's thresholds, such as "best-f1"."""
@@ -241,6 +260,7 @@ class Model:
             scorer.knn.grow(len(self.labels))
         if scorer.lexical is not None:
             scorer.lexical.add(texts)
+        self._know(texts)
         return ids
 
     def remove_labels(self, ids: Sequence[int]) -> None:
@@ -263,6 +283,7 @@ class Model:
             index.replace(ids, self.scorer.layout.with_head(index.vectors(ids), "dual", dual))
         if self.scorer.lexical is not None:
             self.scorer.lexical.rename(label, text)
+        self._know([text])
         self.labels = self.labels.with_text(label, text)
 
     def apply(self, change: Change) -> list[int]:

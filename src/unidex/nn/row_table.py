@@ -65,6 +65,10 @@ class RowTable:
         """A copy of these rows as a leaf that wants a gradient. ``ids_U`` must not repeat an id."""
         return self.weight.index_select(0, ids_U).requires_grad_()
 
+    def gradient_leaf(self, num: int) -> Tensor:
+        """A leaf for the gradient of so many rows that a step reads in the table itself; it holds no values."""
+        return self.weight.new_zeros(()).expand(num, self.dim).requires_grad_()
+
     def grow(self, rows: Tensor) -> None:
         """Append rows. Where there is no room the table is copied, with room for an eighth more.
 
@@ -102,13 +106,13 @@ class RowOptimiser(ABC):
 
     @torch.no_grad()
     def step(self, ids_U: Tensor, rows_UD: Tensor, lr: float) -> None:
-        """Write back the rows that ``gather`` gave, moved along their gradient."""
+        """Move rows of the table along the gradient of their leaf, whose values are not read."""
         if rows_UD.grad is not None:
-            self.table.weight.index_copy_(0, ids_U, self._moved_(rows_UD.detach(), rows_UD.grad, ids_U, lr))
+            self.table.weight.index_add_(0, ids_U, self._move_(rows_UD.grad, ids_U, lr), alpha=-1)
 
     @abstractmethod
-    def _moved_(self, rows_UD: Tensor, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
-        """The rows after a step, in their memory; the state changes with them."""
+    def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
+        """What is subtracted from the rows, perhaps in the memory of the gradient; the state changes with them."""
 
     def state(self) -> dict[str, Tensor]:
         """The state, to be saved."""
@@ -135,7 +139,7 @@ class RowAdam(RowOptimiser):
         self.mean, self.square = table.zeros("mean"), table.zeros("square")
         self.times = torch.zeros(table.num_rows, 1, device=table.weight.device)
 
-    def _moved_(self, rows_UD: Tensor, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
+    def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
         first, second, eps = 0.9, 0.999, 1e-8
         mean = self.mean.index_select(0, ids_U).lerp_(grad_UD, 1 - first)
         square = self.square.index_select(0, ids_U).mul_(second).addcmul_(grad_UD, grad_UD, value=1 - second)
@@ -144,8 +148,7 @@ class RowAdam(RowOptimiser):
         self.square.index_copy_(0, ids_U, square)
         self.times.index_copy_(0, ids_U, times)
         scale = (1 - second**times).sqrt_()
-        moved = mean.mul_(scale / (1 - first**times)).div_(square.sqrt_().add_(eps * scale))
-        return rows_UD.sub_(moved, alpha=lr)
+        return mean.mul_(lr * scale / (1 - first**times)).div_(square.sqrt_().add_(eps * scale))
 
 
 class RowAdagrad(RowOptimiser):
@@ -160,12 +163,12 @@ class RowAdagrad(RowOptimiser):
         super().__init__(table)
         self.sum = torch.zeros(table.num_rows, 1, device=table.weight.device)
 
-    def _moved_(self, rows_UD: Tensor, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
+    def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
         # norm^2 / D is the mean square without a squared copy of the gradient.
         square = torch.linalg.vector_norm(grad_UD, dim=1, keepdim=True).square_().div_(grad_UD.shape[1])
         total = self.sum.index_select(0, ids_U).add_(square)
         self.sum.index_copy_(0, ids_U, total)
-        return rows_UD.sub_(grad_UD.mul_(lr / total.sqrt_().add_(1e-10)))
+        return grad_UD.mul_(lr / total.sqrt_().add_(1e-10))
 
 
 class RowSGD(RowOptimiser):
@@ -180,10 +183,10 @@ class RowSGD(RowOptimiser):
         super().__init__(table)
         self.velocity = table.zeros("velocity")
 
-    def _moved_(self, rows_UD: Tensor, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
+    def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
         velocity = self.velocity.index_select(0, ids_U).mul_(0.9).add_(grad_UD)
         self.velocity.index_copy_(0, ids_U, velocity)
-        return rows_UD.sub_(velocity, alpha=lr)
+        return velocity.mul_(lr)
 
 
 def merged(touched: list[Touched]) -> list[Touched]:
@@ -205,8 +208,8 @@ def merged(touched: list[Touched]) -> list[Touched]:
 def _merged(parts: list[Touched]) -> Touched:
     table = parts[0].table
     ids = torch.unique(torch.cat([part.ids for part in parts]))
-    rows = table.gather(ids)
-    rows.grad = torch.zeros_like(rows)
+    rows = table.gradient_leaf(len(ids))
+    rows.grad = table.weight.new_zeros(rows.shape)
     for part in parts:
         if part.rows.grad is not None:
             # Ids ascend, so that places are found by halving.

@@ -17,57 +17,61 @@ from unidex.nn.row_table import RowTable, Touched
 
 
 def weighted_sum(rows_NF: sparse.csr_array, table: RowTable, touched: list[Touched] | None = None) -> Tensor:
-    """The weighted sum of the vectors that each row names, N x D; with ``touched``, the vectors used are appended."""
+    """The weighted sum of the vectors that each row names, N x D; with ``touched``, the vectors used are appended.
+
+    The vectors are read where the table stores them, so that a step copies none of them.
+    """
     if touched is None:
-        return _product(rows_NF, table.weight)
-    ids_U, places = used_columns(rows_NF)
+        return _sums(rows_NF.data, rows_NF.indices, rows_NF.indptr, table.weight)
+    ids_U, transposed_UN = used_columns(rows_NF)
     ids = torch.from_numpy(ids_U).to(table.weight.device)
-    vectors_UD = table.gather(ids)
-    touched.append(Touched(table, ids, vectors_UD))
-    narrow = sparse.csr_array((rows_NF.data, places, rows_NF.indptr), shape=(rows_NF.shape[0], len(ids_U)))
-    summed: Tensor = _SparseProduct.apply(narrow, vectors_UD)  # type: ignore[no-untyped-call]
+    leaf_UD = table.gradient_leaf(len(ids))
+    touched.append(Touched(table, ids, leaf_UD))
+    summed: Tensor = _SparseProduct.apply(rows_NF, transposed_UN, table.weight, leaf_UD)  # type: ignore[no-untyped-call]
     return summed
 
 
-def used_columns(rows_NF: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The columns that hold an entry, ascending, and the place of each entry's column among them.
+def used_columns(rows_NF: sparse.csr_array) -> tuple[NDArray[np.int64], sparse.csr_array]:
+    """The columns that hold an entry, ascending, and the transpose of the matrix without the other columns.
 
-    >>> ids, places = used_columns(sparse.csr_array(np.array([[0, 2, 0, 1], [0, 0, 0, 3]])))
-    >>> ids.tolist(), places.tolist()
-    ([1, 3], [0, 1, 1])
+    >>> ids, transposed = used_columns(sparse.csr_array(np.array([[0, 2, 0, 1], [0, 0, 0, 3]])))
+    >>> ids.tolist(), transposed.toarray().tolist()
+    ([1, 3], [[2, 0], [1, 3]])
     """
-    used = np.zeros(rows_NF.shape[1], dtype=bool)
-    used[rows_NF.indices] = True
-    ids = np.flatnonzero(used)
-    place_of = np.empty(rows_NF.shape[1], dtype=np.int32)
-    place_of[ids] = np.arange(len(ids), dtype=np.int32)
-    return ids, place_of[rows_NF.indices]
+    by_column = rows_NF.tocsc()
+    ids = np.flatnonzero(np.diff(by_column.indptr))
+    starts = np.append(by_column.indptr[ids], by_column.indptr[-1])
+    return ids, sparse.csr_array((by_column.data, by_column.indices, starts), shape=(len(ids), rows_NF.shape[0]))
 
 
-def _product(rows_NF: sparse.csr_array, table_FD: Tensor) -> Tensor:
-    if table_FD.device.type == "cpu":
-        # SciPy's product costs about 0.6 of torch's embedding_bag in CPU time.
-        return torch.from_numpy(rows_NF @ table_FD.detach().numpy())
+def _sums(values: NDArray[Any], columns: NDArray[Any], starts: NDArray[Any], table_FD: Tensor) -> Tensor:
+    # Twice as fast as SciPy's product, and five times where the table is far larger than the caches.
     return nn.functional.embedding_bag(
-        torch.from_numpy(rows_NF.indices.astype(np.int64)).to(table_FD.device),
-        table_FD,
-        torch.from_numpy(rows_NF.indptr[:-1].astype(np.int64)).to(table_FD.device),
+        _tensor(columns).to(table_FD.device),
+        table_FD.detach(),
+        _tensor(starts.astype(columns.dtype, copy=False)).to(table_FD.device),
         mode="sum",
-        per_sample_weights=torch.from_numpy(rows_NF.data).to(table_FD.device),
+        per_sample_weights=_tensor(values).to(table_FD),
+        include_last_offset=True,
     )
 
 
+def _tensor(array: NDArray[Any]) -> Tensor:
+    # torch warns of arrays that are read-only: those are copied.
+    return torch.from_numpy(np.require(array, requirements="W"))
+
+
 class _SparseProduct(torch.autograd.Function):
-    """rows_NU @ vectors_UD; the gradient is rows_NU^T @ grad_ND."""
+    """rows_NF @ table_FD; the gradient of the rows used is transposed_UN @ grad_ND."""
 
     @staticmethod
-    def forward(ctx: Any, rows_NU: sparse.csr_array, vectors_UD: Tensor) -> Tensor:
-        ctx.rows_NU = rows_NU
-        return _product(rows_NU, vectors_UD)
+    def forward(
+        ctx: Any, rows_NF: sparse.csr_array, transposed_UN: sparse.csr_array, table_FD: Tensor, leaf_UD: Tensor
+    ) -> Tensor:
+        ctx.transposed_UN = transposed_UN
+        return _sums(rows_NF.data, rows_NF.indices, rows_NF.indptr, table_FD)
 
     @staticmethod
-    def backward(ctx: Any, grad_ND: Tensor) -> tuple[None, Tensor]:
-        if grad_ND.device.type == "cpu":
-            return None, torch.from_numpy(ctx.rows_NU.T @ grad_ND.contiguous().numpy())
-        transposed = sparse.csr_array(ctx.rows_NU.T)
-        return None, _product(transposed, grad_ND.contiguous())
+    def backward(ctx: Any, grad_ND: Tensor) -> tuple[None, None, None, Tensor]:
+        of = ctx.transposed_UN
+        return None, None, None, _sums(of.data, of.indices, of.indptr, grad_ND.contiguous())

@@ -25,6 +25,7 @@ from unidex.metrics.propensity import inverse_propensity
 from unidex.scoring.layout import Head, Layout
 from unidex.scoring.rankers import CandidateCounts, Features, Ranker, WeightedSum, searched_parts
 from unidex.scoring.ranking_features import FEATURES
+from unidex.scoring.tree_scores import TreeScores
 
 if TYPE_CHECKING:
     from lightgbm import Booster
@@ -104,10 +105,15 @@ class BoostedTrees:
 
     @cached_property
     def booster(self) -> Booster:
-        """The trees, ready to predict."""
+        """The trees as LightGBM has them, for explanations."""
         import lightgbm
 
         return lightgbm.Booster(model_str=self.trees)
+
+    @cached_property
+    def tree_scores(self) -> TreeScores:
+        """The trees, ready to predict."""
+        return TreeScores.parse(self.trees)
 
     def ranker(self, layout: Layout) -> Ranker:
         """The ranker of a model with this layout."""
@@ -127,8 +133,8 @@ class BoostedTrees:
             found = cls(**(values | numbers | {"names": tuple(values["names"])}))
             if unknown := {name.removesuffix("_gap").removesuffix("_place") for name in found.names} - FEATURES.keys():
                 raise ValueError(f"unknown features {sorted(unknown)}")
-            num_features = found.booster.num_feature()
-        except Exception as error:  # LightGBM has errors of its own
+            num_features = found.tree_scores.num_features
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError, StopIteration) as error:
             raise ModelError(f"ranker.json must hold trees, but does not ({error}); copy the model again") from None
         if num_features != len(found.names):
             raise ModelError(
@@ -164,8 +170,7 @@ class BoostedTreesRanker(Ranker):
 
     def scores(self, features: Features) -> NDArray[np.float32]:
         """The scores of candidates, N x K."""
-        columns_PF = _columns(features, self.fitted.names)
-        logits = np.asarray(self.fitted.booster.predict(columns_PF, raw_score=True, num_threads=1))
+        logits = self.fitted.tree_scores(_columns(features, self.fitted.names))
         found = -np.logaddexp(0, -logits).reshape(features["frequency"].shape) + self._rarity(features)
         scores: NDArray[np.float32] = found.astype(np.float32)
         return scores
@@ -197,4 +202,7 @@ class BoostedTreesRanker(Ranker):
 
 
 def _columns(features: Features, names: tuple[str, ...]) -> NDArray[np.float32]:
-    return np.stack([np.ravel(features[name]).astype(np.float32) for name in names], axis=1)
+    columns_FP = np.empty((len(names), np.size(features[names[0]])), dtype=np.float32)
+    for column_P, name in zip(columns_FP, names, strict=True):
+        column_P[:] = np.ravel(features[name])
+    return columns_FP.T

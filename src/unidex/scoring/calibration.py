@@ -4,11 +4,12 @@ A logistic regression on features of a place gives a logit z; an increasing piec
 regression, gives the probability of the lowest logit up to the place:
 
     z = w1 s + w2 (s - s_1) + w3 (s - mean of s_1 .. s_r) + w4 ln r + w5 [head] + w6 [tail] + b
-    p = table(min of z_1 .. z_r)
+    p = table(min of z_1 .. z_r + ln t)
 
 with s the score at place r and s_1 the best score of the text. Only the places up to r count, so that a label's
 probability does not depend on how many labels are asked for. By the minimum, probabilities never rise along the places:
-the order of labels by score is an order by probability. The table is fitted to the minima.
+the order of labels by score is an order by probability. The trust t of a text (`Trust`) is 1 if all of it is known and
+near 0 if nothing is. The table is fitted to the minima with trust.
 
 Shapes: N texts, K places, L labels, P places of all texts, F features, M knots of the table.
 """
@@ -24,7 +25,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression, minimize
-from scipy.special import expit, logit
+from scipy.special import expit, log_expit, logit
 
 from unidex.errors import DataError, ModelError, listed, quoted
 from unidex.metrics.bins import frequency_classes
@@ -34,6 +35,7 @@ from unidex.topk import TopK
 FEATURES = ("score", "below_best", "below_mean", "log_place", "head", "tail")
 # L2 penalty of the weights of features of variance 1.
 _L2 = 1.0
+_RANDOM_SHARE = 0.1
 BEST_F1 = "best-f1"
 
 
@@ -136,6 +138,44 @@ def fit_table(
     return knots_M, np.maximum.accumulate(values_M)
 
 
+@dataclass(frozen=True)
+class Trust:
+    """How far scores of a text can be trusted, by its familiarity (`unidex.features.known_words`).
+
+    Somebody wrote the held-out texts; random letters mean nothing. A logistic regression tells the two apart by
+    familiarity, as if one text in ten were random. Its answer relative to that for a wholly known text is the trust.
+
+    Attributes:
+        slope: of the familiarity.
+        intercept: added to it.
+
+    >>> trust = Trust.fit(np.array([0.9, 1.0, 0.6]), np.array([0.1, 0.0, 0.3]))
+    >>> bool(trust.logs(np.array([0.0]))[0] < -0.5), trust.logs(np.array([1.0])).tolist()
+    (True, [0.0])
+    """
+
+    slope: float
+    intercept: float
+
+    @classmethod
+    def fit(cls, written_N: NDArray[np.floating[Any]], random_M: NDArray[np.floating[Any]]) -> Trust:
+        """Fit to the familiarity of written and of random texts."""
+        # As many of each: the number of held-out texts says nothing of how often a text is random.
+        written_N = written_N[:: max(1, len(written_N) // max(1, len(random_M)))]
+        familiarity = np.concatenate([written_N, random_M]).astype(np.float64)
+        weights, intercept = fit_logistic(familiarity[:, None], np.arange(len(familiarity)) < len(written_N))
+        # A vocabulary that tells nothing must not turn the answer around.
+        if weights[0] <= 0:
+            return cls(0.0, 0.0)
+        return cls(float(weights[0]), intercept + float(logit(1 - _RANDOM_SHARE)))
+
+    def logs(self, familiarity_N: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        """The logarithm of the trust, N: 0 for a text of which everything is known, below 0 for others."""
+        at_N = self.slope * familiarity_N.astype(np.float64) + self.intercept
+        logs_N: NDArray[np.float64] = log_expit(at_N) - log_expit(self.slope + self.intercept)
+        return logs_N
+
+
 class _Saved(msgspec.Struct, forbid_unknown_fields=True):
     """calibration.json."""
 
@@ -146,6 +186,7 @@ class _Saved(msgspec.Struct, forbid_unknown_fields=True):
     mode: str
     thresholds: dict[str, dict[str, float]]
     measured: dict[str, Any]
+    trust: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +201,7 @@ class Calibration:
         mode: the heads whose scores these are: both, dual or classifier.
         thresholds: by name, such as "best-f1" and "precision-0.9"; a threshold that no probability reaches is left out.
         measured: number of texts and errors of the fit.
+        trust: from the familiarity of a text to how far its scores hold; None where nothing tells familiarity.
     """
 
     weights_F: NDArray[np.float64]
@@ -169,15 +211,22 @@ class Calibration:
     mode: str
     thresholds: Mapping[str, Threshold]
     measured: Mapping[str, Any]
+    trust: Trust | None = None
 
     @classmethod
     def fit(
-        cls, topk: TopK, hits_NK: NDArray[np.bool_], frequencies_L: NDArray[np.int64], mode: str = "both"
+        cls,
+        topk: TopK,
+        hits_NK: NDArray[np.bool_],
+        frequencies_L: NDArray[np.int64],
+        mode: str = "both",
+        trust: Trust | None = None,
+        familiarity_N: NDArray[np.floating[Any]] | None = None,
     ) -> Calibration:
         """Fit to places and hits; thresholds and measurements are left to the caller.
 
         Shapes:
-            topk [N, K], hits_NK [N, K], frequencies_L [L].
+            topk [N, K], hits_NK [N, K], frequencies_L [L], familiarity_N [N].
         """
         there = topk.ids >= 0
         features_NKF, hits_P = place_features(topk, frequencies_L), hits_NK[there]
@@ -185,14 +234,23 @@ class Calibration:
             raise DataError("probabilities must be fitted to predicted labels, but there are none")
         weights_F, intercept = fit_logistic(features_NKF[there], hits_P)
         logits_NK = np.minimum.accumulate(features_NKF @ weights_F + intercept, axis=1)
+        if trust is not None and familiarity_N is not None:
+            logits_NK += trust.logs(familiarity_N)[:, None]
         knots_M, values_M = fit_table(logits_NK[there], hits_P)
-        return cls(weights_F, intercept, knots_M, values_M, mode, {}, {})
+        return cls(weights_F, intercept, knots_M, values_M, mode, {}, {}, trust)
 
-    def probabilities(self, topk: TopK, frequencies_L: NDArray[np.int64]) -> NDArray[np.float32]:
+    def probabilities(
+        self,
+        topk: TopK,
+        frequencies_L: NDArray[np.int64],
+        familiarity_N: NDArray[np.floating[Any]] | None = None,
+    ) -> NDArray[np.float32]:
         """How likely each predicted label is right, never rising along the places; 0 where there is none.
 
+        Without familiarity, every text is trusted.
+
         Shapes:
-            topk [N, K], frequencies_L [L]; result [N, K].
+            topk [N, K], frequencies_L [L], familiarity_N [N]; result [N, K].
         """
         if topk.ids.size == 0:
             return np.zeros(topk.ids.shape, dtype=np.float32)
@@ -208,6 +266,8 @@ class Calibration:
             + (log_place * np.log(places_K) + self.intercept)
             + by_class[frequency_classes(frequencies_L[np.maximum(topk.ids, 0)])]
         )
+        if self.trust is not None and familiarity_N is not None:
+            logits_NK += self.trust.logs(familiarity_N)[:, None]
         found = np.interp(np.minimum.accumulate(logits_NK, axis=1), self.knots_M, self.values_M)
         return np.where(topk.ids < 0, 0.0, found).astype(np.float32)
 
@@ -241,6 +301,7 @@ class Calibration:
             "mode": self.mode,
             "thresholds": {name: asdict(threshold) for name, threshold in self.thresholds.items()},
             "measured": dict(self.measured),
+            "trust": None if self.trust is None else asdict(self.trust),
         }
 
     @classmethod
@@ -250,16 +311,18 @@ class Calibration:
             saved = msgspec.convert(values, _Saved)
             weights = np.array([saved.weights[name] for name in FEATURES])
             thresholds = {name: Threshold(**numbers) for name, numbers in saved.thresholds.items()}
+            trust = None if saved.trust is None else Trust(**saved.trust)
         except (msgspec.ValidationError, KeyError, TypeError) as error:
             raise ModelError(
                 f"a calibration must be as unidex calibrate writes it, but: {error}; calibrate anew"
             ) from None
         knots, table = np.array(saved.knots), np.array(saved.values)
-        finite = all(np.isfinite(part).all() for part in (weights, knots, table, saved.intercept))
+        of_trust = [] if trust is None else [trust.slope, trust.intercept]
+        finite = all(np.isfinite(part).all() for part in (weights, knots, table, saved.intercept, of_trust))
         rising = len(knots) == len(table) > 0 and bool((np.diff(knots) > 0).all()) and bool((np.diff(table) >= 0).all())
         if not (finite and rising and table[0] >= 0 and table[-1] <= 1):
             raise ModelError("the table of a calibration must rise from 0 to 1 at most, but does not; calibrate anew")
-        return cls(weights, saved.intercept, knots, table, saved.mode, thresholds, saved.measured)
+        return cls(weights, saved.intercept, knots, table, saved.mode, thresholds, saved.measured, trust)
 
     def as_json(self) -> str:
         """The text of calibration.json."""

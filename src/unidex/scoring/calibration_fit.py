@@ -19,7 +19,7 @@ from unidex.errors import DataError
 from unidex.metrics.bins import CLASSES, frequency_classes
 from unidex.metrics.reliability import expected_calibration_error, reliability
 from unidex.metrics.thresholds import Threshold, at_precision, at_probability, best_f1
-from unidex.scoring.calibration import BEST_F1, Calibration
+from unidex.scoring.calibration import BEST_F1, Calibration, Trust
 from unidex.sparse_rows import contains
 from unidex.topk import TopK
 
@@ -41,12 +41,14 @@ class Places:
         hits_NK: which are right.
         frequencies_L: number of training texts per label.
         num_positives: number of labels of all texts, also of those that are not predicted.
+        familiarity_N: how much of each text is known; None where nothing tells it.
     """
 
     topk: TopK
     hits_NK: NDArray[np.bool_]
     frequencies_L: NDArray[np.int64]
     num_positives: int
+    familiarity_N: NDArray[np.float32] | None = None
 
     @classmethod
     def of(
@@ -55,27 +57,33 @@ class Places:
         positives: sparse.csr_array,
         filter_pairs: sparse.csr_array | None,
         frequencies_L: NDArray[np.int64],
+        familiarity_N: NDArray[np.float32] | None = None,
     ) -> Places:
         """The first places of predictions, which have more where filter pairs are to be taken out of them.
 
         Shapes:
-            topk [N, K], positives [N, L], filter_pairs [N, L], frequencies_L [L].
+            topk [N, K], positives [N, L], filter_pairs [N, L], frequencies_L [L], familiarity_N [N].
         """
         topk = (topk if filter_pairs is None else topk.without(filter_pairs)).first(min(PLACES, topk.k))
-        return cls(topk, contains(positives, topk.ids), frequencies_L, int(positives.nnz))
+        return cls(topk, contains(positives, topk.ids), frequencies_L, int(positives.nnz), familiarity_N)
 
     def rows(self, chosen_N: NDArray[np.bool_]) -> Places:
         """The places of some texts."""
         topk = TopK(self.topk.ids[chosen_N], self.topk.scores[chosen_N])
-        return replace(self, topk=topk, hits_NK=self.hits_NK[chosen_N])
+        familiarity_N = None if self.familiarity_N is None else self.familiarity_N[chosen_N]
+        return replace(self, topk=topk, hits_NK=self.hits_NK[chosen_N], familiarity_N=familiarity_N)
 
     def plain(self) -> NDArray[np.float32]:
         """The scores, cut to 0..1: a stand-in for probabilities without a calibration."""
         return np.where(self.topk.ids < 0, 0, np.clip(self.topk.scores, 0, 1)).astype(np.float32)
 
-    def fit(self, mode: str) -> Calibration:
+    def fit(self, mode: str, trust: Trust | None = None) -> Calibration:
         """A calibration fitted to all places."""
-        return Calibration.fit(self.topk, self.hits_NK, self.frequencies_L, mode)
+        return Calibration.fit(self.topk, self.hits_NK, self.frequencies_L, mode, trust, self.familiarity_N)
+
+    def probabilities(self, calibration: Calibration) -> NDArray[np.float32]:
+        """The probabilities that a calibration gives."""
+        return calibration.probabilities(self.topk, self.frequencies_L, self.familiarity_N)
 
     def error(self, probabilities_NK: NDArray[np.float32]) -> float:
         """The expected calibration error over the shown places."""
@@ -126,7 +134,11 @@ class Places:
 
 
 def fit_calibration(
-    places: Places, *, mode: str = "both", precision: float = PRECISION
+    places: Places,
+    *,
+    mode: str = "both",
+    precision: float = PRECISION,
+    random_M: NDArray[np.float32] | None = None,
 ) -> tuple[Calibration, NDArray[np.float32]]:
     """A calibration fitted to places, and their probabilities by fits to the other half of the texts.
 
@@ -134,6 +146,7 @@ def fit_calibration(
         places: predictions and hits.
         mode: the heads that made the scores.
         precision: find a threshold for this precision, beside the threshold of the best F1.
+        random_M: the familiarity of random texts; None where nothing tells it.
     """
     if not 0 < precision <= 1:
         raise DataError(f"--precision must be above 0 and at most 1, but is {precision:g}")
@@ -142,12 +155,15 @@ def fit_calibration(
         raise DataError(
             f"probabilities need at least {MIN_TEXTS} texts to be fitted to, but there are {num_texts}; take more"
         )
+    trust = None
+    if places.familiarity_N is not None and random_M is not None:
+        trust = Trust.fit(places.familiarity_N, random_M)
     # At random, not every second text: the order of the texts must not decide their half.
     first_N = np.random.default_rng(_SEED).permutation(num_texts) % 2 == 0
     probabilities_NK = np.zeros(places.topk.ids.shape, dtype=np.float32)
     for fitted_N in (first_N, ~first_N):
-        fit = places.rows(fitted_N).fit(mode)
-        probabilities_NK[~fitted_N] = fit.probabilities(places.rows(~fitted_N).topk, places.frequencies_L)
+        fit = places.rows(fitted_N).fit(mode, trust)
+        probabilities_NK[~fitted_N] = places.rows(~fitted_N).probabilities(fit)
     measured = {
         "num_texts": num_texts,
         "num_places": places.topk.k,
@@ -155,7 +171,7 @@ def fit_calibration(
         "ece_after": places.error(probabilities_NK),
     }
     thresholds = places.thresholds(probabilities_NK, precision)
-    return replace(places.fit(mode), thresholds=thresholds, measured=measured), probabilities_NK
+    return replace(places.fit(mode, trust), thresholds=thresholds, measured=measured), probabilities_NK
 
 
 def measure_calibration(

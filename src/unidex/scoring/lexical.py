@@ -13,10 +13,12 @@ Shapes: N texts, K candidates, L labels, F columns.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +27,8 @@ from scipy import sparse
 from unidex.config import Features
 from unidex.errors import ModelError
 from unidex.features.groups import groups_of
-from unidex.features.hash_keys import places
 from unidex.features.single_text import words_in
-from unidex.sparse_rows import row_of_entries
+from unidex.sparse_rows import row_of_entries, unchecked_csr
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
@@ -36,7 +37,7 @@ _COLUMNS = 2 * _HALF
 _FEATURES = Features(parts=True, bigrams=False, chars=True, chars_min=4, chars_max=4)
 # Characters of a text that are read, and texts at a time.
 _MAX_CHARACTERS = 2000
-_TEXTS_AT_ONCE = 16
+_TEXTS_AT_ONCE = 8
 _CHUNK = 2000
 # Up to so many texts are read word by word; so many words are remembered.
 _FEW, _MAX_WORDS = 16, 100_000
@@ -84,31 +85,67 @@ class LexicalPart:
 
     def overlaps(self, rows_NF: sparse.csr_array, ids_NK: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
         """What texts share with their candidates: ``word_overlap``, ``char_overlap`` and ``word_coverage``, N x K."""
-        labels = self._labels_LF
         num_texts, num_candidates = ids_NK.shape
-        found = np.zeros((3, num_texts, num_candidates), dtype=np.float32)
-        dense_BF = np.zeros((min(num_texts, _TEXTS_AT_ONCE), _COLUMNS), dtype=np.float32)
-        rows = row_of_entries(rows_NF, np.int64)
-        for start in range(0, num_texts, _TEXTS_AT_ONCE):
-            end = min(start + _TEXTS_AT_ONCE, num_texts)
-            own = slice(rows_NF.indptr[start], rows_NF.indptr[end])
-            at = (rows[own] - start, rows_NF.indices[own])
-            dense_BF[at] = rows_NF.data[own]
-            ids = ids_NK[start:end].ravel()
-            starts = labels.indptr[ids]
-            lengths = labels.indptr[ids + 1] - starts
-            entries = places(starts, lengths)
-            columns = labels.indices[entries]
-            pair = np.repeat(np.arange(len(ids)), lengths)
-            values = dense_BF.ravel()[pair // num_candidates * _COLUMNS + columns]
-            shared = np.flatnonzero(values)
-            pair, weights, is_char = pair[shared], labels.data[entries[shared]], columns[shared] >= _HALF
-            products = np.bincount(pair + is_char * len(ids), weights=values[shared] * weights, minlength=2 * len(ids))
-            covered = np.bincount(pair, weights=weights**2 * ~is_char, minlength=len(ids))
-            # Trees tell a gap of 1e-7 from one of 0: labels that a text covers equally must have equal numbers.
-            found[:, start:end] = np.concatenate([products, covered]).round(6).reshape(3, end - start, num_candidates)
-            dense_BF[at] = 0
-        return dict(zip(("word_overlap", "char_overlap", "word_coverage"), found, strict=True))
+        found = np.empty((num_texts, num_candidates, 3))
+        dense = _dense_texts()
+        at = rows_NF.indices + row_of_entries(rows_NF, np.int64) % _TEXTS_AT_ONCE * _COLUMNS
+        for start in range(0, num_texts if num_candidates else 0, _TEXTS_AT_ONCE):
+            ids = ids_NK[start : start + _TEXTS_AT_ONCE]
+            own = slice(rows_NF.indptr[start], rows_NF.indptr[start + len(ids)])
+            dense[at[own]] = rows_NF.data[own]
+            try:
+                found[start : start + len(ids), :, :2] = (self._halves_of(ids) @ dense).reshape(*ids.shape, 2)
+            finally:
+                dense[at[own]] = 0
+        # As idf^2 / |l|^2 = idf^2 / (|x| |l|) * |x| / |l|.
+        norms = self._word_norms_of(rows_NF)[:, None] / self._word_norms[ids_NK]
+        np.multiply(found[:, :, 0], norms, out=found[:, :, 2])
+        # Trees tell a gap of 1e-7 from one of 0: labels that a text covers equally must have equal numbers.
+        rounded = found.round(6).astype(np.float32)
+        return {name: rounded[:, :, at] for at, name in enumerate(("word_overlap", "char_overlap", "word_coverage"))}
+
+    def _halves_of(self, ids_BK: NDArray[np.int64]) -> sparse.csr_array:
+        """The words of each candidate and, in the next row, its n-grams; the columns of a text follow the last one's.
+
+        Numbers of 64 bits, so that sums do not depend on their order at the sixth digit.
+        """
+        labels, ids = self._labels_LF, ids_BK.ravel()
+        firsts = labels.indptr[ids]
+        lengths = labels.indptr[ids + 1] - firsts
+        starts = np.zeros(2 * len(ids) + 1, dtype=firsts.dtype)
+        np.cumsum(lengths, out=starts[2::2])
+        starts[1::2] = starts[:-1:2] + self._num_words[ids]
+        entries = np.repeat(firsts - starts[:-1:2], lengths)
+        entries += np.arange(len(entries), dtype=entries.dtype)
+        columns = labels.indices.take(entries)
+        texts = np.arange(len(ids_BK), dtype=columns.dtype) * _COLUMNS
+        columns += np.repeat(texts, np.diff(starts[:: 2 * ids_BK.shape[1]]))
+        values = labels.data.take(entries).astype(np.float64)
+        return unchecked_csr(values, columns, starts, (2 * len(ids), _TEXTS_AT_ONCE * _COLUMNS))
+
+    @cached_property
+    def _num_words(self) -> NDArray[np.integer[Any]]:
+        """The number of words of each label; they come before its n-grams."""
+        words_so_far = np.append(0, np.cumsum(self._labels_LF.indices < _HALF))
+        counts: NDArray[np.integer[Any]] = np.diff(words_so_far[self._labels_LF.indptr])
+        return counts
+
+    @cached_property
+    def _word_norms(self) -> NDArray[np.float64]:
+        """The norm of the words of each label; 1 without any."""
+        norms = self._word_norms_of(self._labels_LF)
+        return np.where(norms > 0, norms, 1)
+
+    def _word_norms_of(self, rows_NF: sparse.csr_array) -> NDArray[np.float64]:
+        """The norm of the idf values of words, from rows that were divided by it."""
+        idf = self._idf(rows_NF.indices) * (rows_NF.indices < _HALF)
+        norms = np.bincount(row_of_entries(rows_NF), weights=idf * rows_NF.data, minlength=rows_NF.shape[0])
+        return norms.astype(np.float64)
+
+    def _idf(self, columns: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        frequencies = np.minimum(self._frequencies_F[columns], self._num_counted)
+        idf: NDArray[np.float64] = 1 + np.log((1 + self._num_counted) / (1 + frequencies))
+        return idf
 
     def sizes(self, ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:
         """The number of words and n-grams of labels."""
@@ -155,7 +192,8 @@ class LexicalPart:
 
     def _set(self, labels_LF: sparse.csr_array) -> None:
         self._labels_LF = labels_LF
-        self.__dict__.pop("_labels_by_word", None)
+        for name in ("_labels_by_word", "_num_words", "_word_norms"):
+            self.__dict__.pop(name, None)
 
     def save(self, folder: Path) -> None:
         """Write the columns of all labels; weights follow from them."""
@@ -177,15 +215,25 @@ class LexicalPart:
 
     def _weighted(self, columns: NDArray[np.int32], starts: NDArray[np.int64]) -> sparse.csr_array:
         """Rows of norm 1 for words and of norm 1 for n-grams."""
-        frequencies = self._frequencies_F[columns]
-        idf = 1 + np.log((1 + self._num_counted) / (1 + np.minimum(frequencies, self._num_counted)))
+        idf = self._idf(columns)
         num_rows = len(starts) - 1
         part = 2 * np.repeat(np.arange(num_rows), np.diff(starts)) + (columns >= _HALF)
         norms = np.sqrt(np.bincount(part, weights=idf * idf, minlength=2 * num_rows))
         weights = (idf / norms[part]).astype(np.float32)
-        matrix = sparse.csr_array((weights, columns, starts.astype(np.int64)), shape=(num_rows, _COLUMNS))
-        matrix.has_sorted_indices = matrix.has_canonical_format = True
-        return matrix
+        index = np.int32 if len(columns) < 2**31 else np.int64
+        arrays = (weights, columns.astype(index, copy=False), starts.astype(index, copy=False))
+        return unchecked_csr(*arrays, (num_rows, _COLUMNS))
+
+
+_rooms = threading.local()
+
+
+def _dense_texts() -> NDArray[np.float64]:
+    """Room of this thread for the rows of a few texts; all 0, and left so."""
+    if not hasattr(_rooms, "texts"):
+        _rooms.texts = np.zeros(_TEXTS_AT_ONCE * _COLUMNS)
+    texts: NDArray[np.float64] = _rooms.texts
+    return texts
 
 
 class _WordMemory:

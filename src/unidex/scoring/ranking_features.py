@@ -82,6 +82,15 @@ class Pairs:
                 self._computed[name] = FEATURES[name](self)
         return self._computed[name]
 
+    def compare(self, names: Sequence[str]) -> None:
+        """Compute all comparisons among these features at once, which for a few texts costs as much as one."""
+        for kind, function in _COMPARED.items():
+            compared = [name for name in names if name.endswith(f"_{kind}") and name not in FEATURES]
+            bases = [name.removesuffix(f"_{kind}") for name in compared]
+            if bases:
+                values = np.where(self.is_there_NK, np.stack([self.feature(base) for base in bases]), -np.inf)
+                self._computed.update(zip(compared, function(values), strict=True))
+
     @cached_property
     def overlaps(self) -> dict[str, NDArray[np.float32]]:
         """The features of the lexical part."""
@@ -101,24 +110,24 @@ FEATURES: dict[str, Feature] = {}
 
 
 def _gap(values_NK: NDArray[Any]) -> NDArray[np.float32]:
-    """The distance to the highest value of the text.
+    """The distance to the highest value of the text; there may be dimensions before N.
 
     >>> _gap(np.array([[1.0, 3.0]])).tolist()
     [[2.0, 0.0]]
     """
-    highest = values_NK.max(axis=1, keepdims=True, initial=-np.inf)
+    highest = values_NK.max(axis=-1, keepdims=True, initial=-np.inf)
     found: NDArray[np.float32] = (np.where(np.isfinite(highest), highest, 0) - values_NK).astype(np.float32)
     return found
 
 
 def _place(values_NK: NDArray[Any]) -> NDArray[np.float32]:
-    """The number of candidates with a higher value.
+    """The number of candidates with a higher value; there may be dimensions before N.
 
     >>> _place(np.array([[1.0, 3.0, 1.0]])).tolist()
     [[1.0, 0.0, 1.0]]
     """
     # Candidates are few dozens: comparing all of them costs less than sorting.
-    found: NDArray[np.float32] = (values_NK[:, None, :] > values_NK[:, :, None]).sum(axis=2, dtype=np.float32)
+    found: NDArray[np.float32] = (values_NK[..., None, :] > values_NK[..., :, None]).sum(axis=-1, dtype=np.float32)
     return found
 
 
@@ -242,6 +251,7 @@ def compute_features(pairs: Pairs, names: Sequence[str]) -> dict[str, NDArray[An
             pairs.knn if is_all or pairs.knn is None else pairs.knn[texts],
             pairs.lexical,
         )
+        block.compare(names)
         blocks.append({name: block.feature(name) for name in names})
     if len(blocks) == 1:
         return blocks[0]

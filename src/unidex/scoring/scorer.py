@@ -219,11 +219,19 @@ class Scorer:
         found = self.nearest(self.layout.one_head(vectors_ND, head), k, forbidden=forbidden)
         return TopK(found.ids, found.scores / np.float32(self.layout.weight(head) or 1.0))
 
-    def probabilities(self, topk: TopK, mode: Mode) -> NDArray[np.float32] | None:
-        """How likely each predicted label is right, N x K, 0 for none; None without a calibration for the mode."""
+    def probabilities(
+        self, topk: TopK, mode: Mode, familiarity_N: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32] | None:
+        """How likely each predicted label is right, N x K, 0 for none; None without a calibration for the mode.
+
+        Args:
+            topk: predictions.
+            mode: the mode that made them.
+            familiarity_N: how much of each text is known; None to trust every text.
+        """
         if self.calibration is None or self.calibration.mode != mode:
             return None
-        return self.calibration.probabilities(topk, self.labels.frequencies)
+        return self.calibration.probabilities(topk, self.labels.frequencies, familiarity_N)
 
     def min_probability(self, asked: str | float, mode: Mode) -> float:
         """A minimum probability by number, or by name of one of the model's thresholds, such as "best-f1"."""

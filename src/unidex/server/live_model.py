@@ -103,7 +103,11 @@ class LiveModel:
             except UnidexError as error:
                 results.append(ProblemError(422, str(error), field="min_probability"))
             else:
-                rows = [Prediction(predictions.row(number, request.k, minimum)) for number in range(start, end)]
+                known = predictions.known
+                rows = [
+                    Prediction(predictions.row(number, request.k, minimum), None if known is None else known[number])
+                    for number in range(start, end)
+                ]
                 results.append(_encode(rows)[1:-1])
             start = end
         return results

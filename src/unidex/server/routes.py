@@ -164,10 +164,18 @@ def status_routes(service: Service) -> APIRouter:
     return router
 
 
-def page_routes() -> APIRouter:
-    """Routes of the page and its files."""
+def page_routes(document: dict[str, Any]) -> APIRouter:
+    """Routes of the page, of the OpenAPI document and of the page that shows it."""
     router = APIRouter(include_in_schema=False)
     files = StaticFiles(directory=Folder(__file__).with_name("page"))
+
+    @router.get("/v1/openapi.json")
+    async def openapi() -> Response:
+        return Response(_encode(document), media_type="application/json")
+
+    @router.get("/docs")
+    async def docs(request: Request) -> Response:
+        return await file(request, "api.html")
 
     @router.get("/")
     @router.get("/page/{name}")

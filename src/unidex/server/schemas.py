@@ -86,6 +86,10 @@ class Prediction(msgspec.Struct):
     """The labels of one text, best first."""
 
     labels: list[PredictedLabel]
+    known: Annotated[
+        float | None,
+        Meta(description="Share of the text's words that the model knows; null for a model without a vocabulary."),
+    ] = None
 
 
 class PredictAnswer(msgspec.Struct):

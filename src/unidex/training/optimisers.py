@@ -104,7 +104,7 @@ class Optimisers:
         """One step of neighbouring rows of a table whose gradient is known; for tables too large for one gradient."""
         name = self._name_of[id(table)]
         ids = torch.arange(rows.start, rows.stop, device=gradient.device)
-        moved = table.gather(ids)
+        moved = table.gradient_leaf(len(ids))
         moved.grad = gradient
         self.rows[name].step(ids, moved, self._table_rates[name] * self._factor(step))
 
@@ -117,8 +117,8 @@ class Optimisers:
         anywhere = torch.zeros(used.table.num_rows, dtype=torch.uint8, device=used.ids.device)
         anywhere[used.ids] = 1
         ids = self.processes.max_(anywhere).nonzero().squeeze(1)
-        rows = used.table.gather(ids)
-        gradient = torch.zeros_like(rows)
+        rows = used.table.gradient_leaf(len(ids))
+        gradient = used.table.weight.new_zeros(rows.shape)
         if used.rows.grad is not None:
             gradient.index_copy_(0, torch.searchsorted(ids, used.ids), used.rows.grad)
         rows.grad = self.processes.sum_(gradient)

@@ -15,6 +15,7 @@ from unidex.config import Config
 from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.distributed import Processes
 from unidex.errors import UnidexError
+from unidex.features.known_words import KnownWords
 from unidex.metrics.evaluation import places_needed
 from unidex.nn.network import Network
 from unidex.scoring.boosted_trees import BoostedTrees, BoostedTreesRanker, feature_names
@@ -172,7 +173,7 @@ class Validation:
             )
             metrics = metrics_with(weights)
             logger.info(
-                "Fusion weights (validation): dual %g, classifier %g, kNN %g, label prior %g.",
+                "Fusion weights, the best on held-out texts: dual %g, classifier %g, kNN %g, label prior %g.",
                 weights.fusion,
                 1 - weights.fusion,
                 weights.knn,
@@ -205,9 +206,9 @@ class Validation:
             )
         if too_few or config.predict.rank == "sum":
             places = places_needed(self.split, CALIBRATED_PLACES)
-            return None, self._calibration(self._predicted(network, config, weights, places))
+            return None, self._calibration(network, self._predicted(network, config, weights, places))
         ranker, found = self._fitted_ranker(network, config, weights)
-        return ranker, self._calibration(found)
+        return ranker, self._calibration(network, found)
 
     def _fitted_ranker(self, network: Network, config: Config, weights: Weights) -> tuple[FittedRanker, TopK]:
         """A ranker, and its predictions for the held-out texts.
@@ -246,12 +247,16 @@ class Validation:
             found.ids[chosen_N], found.scores[chosen_N] = best.ids, best.scores
         return fit(np.ones(len(self.split), dtype=bool)), found
 
-    def _calibration(self, found: TopK) -> Calibration | None:
+    def _calibration(self, network: Network, found: TopK) -> Calibration | None:
         """Probabilities fitted to predictions for the held-out texts; None where texts are too few."""
         if len(self.split) < MIN_TEXTS:
             logger.info("No probabilities: %d validation texts, but %d are needed.", len(self.split), MIN_TEXTS)
             return None
-        return fit_calibration(Places.of(found, self.split.positives, self.split.filter_pairs, self._counts()))[0]
+        texts = list(self.split.texts)
+        words = KnownWords.of(network.encoder, self.dataset.labels.texts)
+        familiarity_N, random_M = (None, None) if words is None else words.familiarities(texts)
+        places = Places.of(found, self.split.positives, self.split.filter_pairs, self._counts(), familiarity_N)
+        return fit_calibration(places, random_M=random_M)[0]
 
     def _predicted(self, network: Network, config: Config, weights: Weights, places: int) -> TopK:
         """The best labels of the held-out texts, as a model with these weights predicts them."""

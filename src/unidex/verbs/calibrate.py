@@ -9,6 +9,7 @@ from typing import Any
 from unidex.data.dataset import Dataset
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError
+from unidex.features.known_words import KnownWords
 from unidex.verbs.evaluate import predict_split
 from unidex.verbs.judgement import judge, read_for
 from unidex.verbs.models import load_model, model_to_change
@@ -41,13 +42,18 @@ def calibrate(
             model.min_probability(0.0)  # a model without probabilities is refused before anything is predicted
         dataset = data if isinstance(data, Dataset) else read_for(model, data, reading)
         judged = judge(model, dataset, split=split, with_train_texts=with_train_texts)
-        _refuse_few(len(judged.split), MIN_TEXTS if check else MIN_FIT)
-        topk = predict_split(model, judged.split, mode, PLACES)
-        places = Places.of(topk, judged.split.positives, judged.split.filter_pairs, judged.frequencies_L)
+        texts = judged.split
+        _refuse_few(len(texts), MIN_TEXTS if check else MIN_FIT)
+        topk = predict_split(model, texts, mode, PLACES)
+        words = KnownWords.of(model.network.encoder, model.labels.texts)
+        familiarity, of_random = (None, None) if words is None else words.familiarities(list(texts.texts))
+        places = Places.of(topk, texts.positives, texts.filter_pairs, judged.frequencies_L, familiarity)
         if check and model.scorer.calibration is not None:
-            probabilities = model.scorer.calibration.probabilities(places.topk, judged.frequencies_L)
+            probabilities = places.probabilities(model.scorer.calibration)
         else:
-            model.scorer.calibration, probabilities = fit_calibration(places, mode=mode, precision=precision)
+            model.scorer.calibration, probabilities = fit_calibration(
+                places, mode=mode, precision=precision, random_M=of_random
+            )
             model.metrics["calibration"] = model.scorer.calibration.summary() | {"data": dataset.name}
     found = {"model": str(folder), "data": dataset.name, "num_left_out": judged.num_left_out}
     found |= {"num_unknown_labels": judged.num_unknown_labels, "num_unknown_pairs": judged.num_unknown_pairs}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unidex import progress
 from unidex.data.dataset import Dataset, Propensity, Split
 from unidex.metrics.evaluation import places_needed
 from unidex.topk import TopK
-from unidex.verbs.judgement import judge
+from unidex.verbs.judgement import judge, read_for
 from unidex.verbs.score import Scores, score_places
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _BLOCK = 4096
 
 def evaluate(
     model: Model,
-    dataset: Dataset,
+    dataset: Dataset | str | Path,
     *,
     split: str | None = None,
     mode: Mode | None = None,
@@ -36,13 +37,15 @@ def evaluate(
 
     Args:
         model: the model.
-        dataset: texts with their labels.
+        dataset: texts with their labels, or where to read them, with the columns of the training.
         split: "test" or "train" for one part of the data set.
         mode: the heads to predict with.
         k: labels to predict per text.
         with_train_texts: count texts that the model was trained on; else they are left out.
         propensity: constants other than those of the training data.
     """
+    if not isinstance(dataset, Dataset):
+        dataset = read_for(model, dataset)
     judged = judge(model, dataset, split=split, with_train_texts=with_train_texts, propensity=propensity)
     topk = predict_split(model, judged.split, mode, k)
     scores = score_places(topk, judged.split, judged.frequencies_L, judged.num_train, judged.propensity)

@@ -43,6 +43,7 @@ class Predictions:
     scores: list[list[float]]  # their scores, rounded
     # their probabilities, not rounded; None where the model has no calibration for the mode
     probabilities: list[list[float]] | None
+    known: list[float] | None  # share of each text's words that the model knows; None without a vocabulary of words
 
     def row(self, number: int, k: int | None = None, min_probability: float | None = None) -> list[PredictedLabel]:
         """Return the labels of one text: at most k, and none below the minimum probability."""
@@ -74,12 +75,14 @@ def predict_labels(
 ) -> Predictions:
     """Predict the k best labels of texts, with probabilities where the model has a calibration for the mode."""
     topk = model.predict(texts, k, mode=mode, allowed=allowed, forbidden=forbidden)
-    probabilities = model.probabilities(topk, mode)
+    known = model.known_shares(texts)
+    probabilities = model.probabilities(topk, mode, known)
     return Predictions(
         model.labels,
         topk.ids.tolist(),
         np.round(topk.scores.astype(np.float64), _DIGITS).tolist(),
         None if probabilities is None else probabilities.tolist(),
+        None if known is None else np.round(known.known_N.astype(np.float64), _DIGITS).tolist(),
     )
 
 
@@ -90,21 +93,22 @@ def predict_rows(
     mode: str | None = None,
     min_probability: str | float | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Predict texts in blocks: {"text": ..., "labels": [{"id", "uid", "text", "score", "frequency"}]} per text.
+    """Predict texts in blocks: {"text", "known", "labels": [{"id", "uid", "text", "score", "frequency"}]} per text.
 
+    "known" is the share of the text's words that the model knows; null for an encoder without a vocabulary of words.
     Where the model has a calibration for the mode, a label has its "probability" too, and labels below
     ``min_probability``, a number or the name of a threshold, are left out.
     """
     predict = BlockPredictor(model, k, mode, min_probability)
     source = iter(texts)
     while block := list(islice(source, _BLOCK)):
-        for text, labels in zip(block, predict(block), strict=True):
+        for text, labels, known in zip(block, *predict(block), strict=True):
             rows = [msgspec.to_builtins(label) for label in labels]
             if not predict.has_probabilities:
                 for row in rows:
                     del row["probability"]
-            yield {"text": text, "labels": rows}
-    predict.warn_of_blank()
+            yield {"text": text, "known": known, "labels": rows}
+    predict.warn()
 
 
 class BlockPredictor:
@@ -118,7 +122,7 @@ class BlockPredictor:
         self._model, self._k = model, k
         self._mode: Mode = mode or model.config.predict.mode  # type: ignore[assignment]
         self._minimum = None if min_probability is None else model.min_probability(min_probability, self._mode)
-        self._num_blank = 0
+        self._num_blank = self._num_unknown = 0
 
     @property
     def has_probabilities(self) -> bool:
@@ -126,17 +130,23 @@ class BlockPredictor:
         calibration = self._model.scorer.calibration
         return calibration is not None and calibration.mode == self._mode
 
-    def __call__(self, texts: Sequence[str]) -> list[list[PredictedLabel]]:
-        """Return the labels of each text, best first."""
+    def __call__(self, texts: Sequence[str]) -> tuple[list[list[PredictedLabel]], Sequence[float | None]]:
+        """Return the labels of each text, best first, and the share of its words that the model knows."""
         predictions = predict_labels(self._model, texts, self._k, mode=self._mode)
         is_blank = [not text.strip() for text in texts]
         self._num_blank += sum(is_blank)
-        return [
+        known: Sequence[float | None] = predictions.known or [None] * len(texts)
+        self._num_unknown += sum(share == 0 and not blank for share, blank in zip(known, is_blank, strict=True))
+        rows = [
             [] if blank else predictions.row(number, self._k, self._minimum) for number, blank in enumerate(is_blank)
         ]
+        return rows, known
 
-    def warn_of_blank(self) -> None:
-        """Log how many texts were blank."""
+    def warn(self) -> None:
+        """Log how many texts were blank, and how many have no known word."""
         if self._num_blank:
             what = "text is" if self._num_blank == 1 else "texts are"
             logger.warning("%s %s blank, and without labels in the result.", f"{self._num_blank:,}", what)
+        if self._num_unknown:
+            what = "text has" if self._num_unknown == 1 else "texts have"
+            logger.warning("%s %s no known words: the labels are guesses.", f"{self._num_unknown:,}", what)

@@ -48,13 +48,13 @@ def predict_table(
         progress.task("predicting", unit="texts") as advance,
     ):
         for block in _pieces(source.blocks):
-            rows = predict(block.texts)
+            rows, _ = predict(block.texts)
             write(_long_columns(block.cells, rows) if long else _wide_columns(block.cells, rows, k, value))
             counts["num_texts"] += len(rows)
             counts["num_without_labels"] += sum(not row for row in rows)
             counts["num_labels"] += sum(map(len, rows))
             advance(len(rows))
-    predict.warn_of_blank()
+    predict.warn()
     return {"file": str(out)} | counts
 
 

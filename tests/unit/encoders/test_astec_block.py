@@ -228,7 +228,7 @@ def test_a_bag_without_the_block_is_unchanged():
     assert list(encoder.state_dict()) == ["layer.weight", "layer.bias"]
     rows = encoder.prepare(TEXTS)
     unit = torch.nn.functional.normalize(torch.from_numpy(rows @ table.numpy()), dim=1)
-    assert torch.equal(encoder(rows), unit + torch.relu(layer(unit)))
+    torch.testing.assert_close(encoder(rows), unit + torch.relu(layer(unit)), rtol=1e-5, atol=1e-6)
     assert not load("unidec").encoder.spectral
 
 

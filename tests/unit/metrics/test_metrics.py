@@ -44,8 +44,7 @@ def naive(lists, truths, removed, frequencies, num_train, a, b, ks, drop=False):
             ideal = list(enumerate(sorted((weight[label] for label in truth), reverse=True)[:k], 1))
             sums["P"] += len(right) / k
             sums["R"] += len(right) / len(truth)
-            precision, recall = len(right) / k, len(right) / len(truth)
-            sums["F1"] += 2 * precision * recall / (precision + recall) if right else 0
+            sums["F1"] += 2 * len(right) / (k + len(truth))
             sums["nDCG"] += sum(1 / math.log2(place + 1) for place, _ in right) / norm
             sums["hits"] += bool(right)
             sums["MRR"] += 1 / right[0][0] if right else 0

@@ -23,6 +23,7 @@ from unidex.cli.main import app
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
+from unidex.features.known_words import random_texts
 from unidex.metrics.reliability import expected_calibration_error, reliability
 from unidex.metrics.thresholds import at_precision, at_probability, best_f1
 from unidex.model.model import Model
@@ -313,6 +314,36 @@ def test_probabilities_of_a_head_alone_are_those_of_its_whole_scores(head, monke
     searched = model.predict(list(DATA.test.texts), 1).scores
     # Texts of one making: the scores that probabilities were fitted to are those that a search gives.
     assert np.mean(fitted_to[0].scores[:, 0]) == pytest.approx(np.mean(searched), rel=0.25)
+
+
+def test_a_text_without_a_known_word_has_no_confident_answer(folder):
+    random = ["qwertz asdfgh", "zzyzx", "", "?", *random_texts(["qwertyuiopasdfghjklzxcvbnm"], 100)]
+    rows = list(predict_rows(Model.load(folder), random, k=5))
+    assert [row["known"] for row in rows] == [0] * len(random)
+    assert max(label["probability"] for row in rows for label in row["labels"]) < 0.2
+    found = CliRunner().invoke(app, ["predict", str(folder), "-k", "1"], input="qwertz asdfgh\nw0a w1b qwertz\n").stdout
+    assert [line for line in found.splitlines() if line[0] != " "] == [
+        "qwertz asdfgh  (no known words)",
+        "w0a w1b qwertz",
+    ]
+
+
+def test_trust_changes_no_place_and_leaves_known_texts_as_they_are(folder):
+    model = Model.load(folder)
+    texts = list(DATA.test.texts)
+    best = model.predict(texts, 5)
+    shares = model.known_shares(texts)
+    assert shares.known_N.min() == 1
+    assert np.array_equal(model.probabilities(best, known=shares), model.probabilities(best))
+    half_known = model.predict([f"{text} qwertz" for text in texts], 5)
+    found = model.probabilities(half_known, known=model.known_shares([f"{text} qwertz" for text in texts]))
+    plain = model.probabilities(half_known)
+    assert (found <= plain).all()
+    assert ((np.diff(plain, axis=1) > 0) | (np.diff(found, axis=1) <= 0)).all()
+    # A calibration of an older model has no trust, and is read.
+    older = model.scorer.calibration.as_dict()
+    del older["trust"]
+    assert Calibration.from_dict(older).trust is None
 
 
 def test_simulating_the_decay_phase_does_not_change_the_model(folder, tmp_path):

@@ -71,6 +71,7 @@ export async function call(method, path, { body, signal, secret } = {}) {
     throw new Problem(0, "No answer", "The service does not answer.");
   }
   if (!answer.ok) throw await problemOf(answer);
+  if (!answer.headers.get("Content-Type")?.startsWith("application/json")) return answer.text();
   const said = await answer.json();
   if (said.model && said.model !== model) {
     const first = model === "";

@@ -1,0 +1,62 @@
+"""Known words: which words of a text a model has seen, and how familiar the rest is."""
+
+import numpy as np
+import pytest
+
+from unidex.config import Features
+from unidex.features.extractor import FeatureExtractor
+from unidex.features.known_words import KnownWords, random_texts
+
+TEXTS = ["a red hat and a red shoe", "the printer prints a page", "the printer is red", "a hat and a shoe"]
+
+
+@pytest.fixture(scope="module")
+def words():
+    return KnownWords(FeatureExtractor.fit(TEXTS, ["wireless network"], Features(chars=True)), ["wireless network"])
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("Red HAT", 1.0),
+        ("red qwertz", 0.5),
+        ("qwertz asdfgh", 0.0),
+        ("redHat", 1.0),  # both parts are known
+        ("redQwertz", 0.0),
+        ("wireless", 1.0),  # in the text of a label alone
+        ("page", 0.0),  # in a single text: no feature of its own
+        ("", 0.0),
+        ("?! ...", 0.0),
+    ],
+)
+def test_the_share_of_known_words(words, text, known):
+    assert words.shares([text]).known_N[0] == known
+
+
+def test_familiarity_counts_ngrams_of_unknown_words_and_rare_words_more(words):
+    familiar = words.shares(["red", "printerish", "qwertz", "and qwertz", "red hat qwertz"]).familiarity_N
+    assert familiar[0] == 1
+    assert 0.5 < familiar[1] < 1
+    assert familiar[2] == 0
+    # One of two words is known, but a frequent one.
+    assert 0 < familiar[3] < 0.5
+    assert familiar[3] < familiar[4]
+
+
+def test_the_words_of_added_labels_are_known_and_texts_do_not_depend_on_each_other():
+    words = KnownWords(FeatureExtractor.fit(TEXTS, [], Features()), [])
+    texts = ["keyboard shortcut", "red keyboard", "red hat"]
+    alone = [words.shares([text]) for text in texts]
+    together = words.shares(texts)
+    for place in range(2):
+        assert np.array_equal(together[place], np.concatenate([one[place] for one in alone]))
+    assert words.shares(texts).known_N.tolist() == [0, 0.5, 1]
+    words.add(["Keyboard"])
+    assert words.shares(texts).known_N.tolist() == [0.5, 1, 1]
+    assert words.shares([]).known_N.tolist() == []
+
+
+def test_random_texts_are_not_familiar(words):
+    familiar = words.shares(random_texts(TEXTS, 100)).familiarity_N
+    assert familiar.mean() < 0.3
+    assert random_texts(TEXTS, 3) == random_texts(TEXTS, 3)
