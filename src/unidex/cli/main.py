@@ -28,6 +28,7 @@ from unidex.cli.score import evaluate, score
 from unidex.cli.serve import serve
 from unidex.cli.shared_options import add_verb
 from unidex.cli.train import train
+from unidex.cli.tune import tune
 from unidex.errors import UnidexError
 
 app = typer.Typer(
@@ -45,7 +46,7 @@ app = typer.Typer(
 
 
 for verb in (
-    *(inspect, convert, augment, train, predict, explain, evaluate, calibrate),
+    *(inspect, convert, augment, train, tune, predict, explain, evaluate, calibrate),
     *(score, compare, report, remember, serve, recipes, config),
 ):
     add_verb(app, verb.__name__, verb)
