@@ -27,6 +27,7 @@ from unidex.cli.remember import remember
 from unidex.cli.score import evaluate, score
 from unidex.cli.serve import serve
 from unidex.cli.shared_options import add_verb
+from unidex.cli.threads import choose_threads
 from unidex.cli.train import train
 from unidex.cli.tune import tune
 from unidex.errors import UnidexError
@@ -80,6 +81,7 @@ def _common(
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    choose_threads(os.environ)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Results are UTF-8 in every locale; file names that are not UTF-8 keep their bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")

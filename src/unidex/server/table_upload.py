@@ -53,7 +53,7 @@ def answer_table(
         read.write_bytes(body)
         try:
             check_target(written)
-            with open_texts([read], ReadOptions(columns=columns), model.table_form) as source:
+            with open_texts([read], ReadOptions(columns=columns, trained=model.table_form)) as source:
                 predict_table(model, source, written, options.k, options.mode, minimum, run=run, texts_at_once=_ROWS)
         except UnidexError as error:
             raise ProblemError(422, str(error).replace(f"{folder}/", ""), field="body") from None

@@ -17,6 +17,7 @@ from unidex.config import Config
 from unidex.config.recipes import join_stages
 from unidex.config.rules import check_rules
 from unidex.data.dataset import Dataset
+from unidex.data.text_hashes import TextHashes
 from unidex.distributed import ALONE, Processes
 from unidex.encoders import registry as encoders
 from unidex.model.label_set import LabelSet
@@ -149,6 +150,7 @@ class Run:
                 self._whole(config), network, labels, self._networks.labels, metrics, train, self.dataset.train.texts
             )
         model.scorer.calibration, model.scorer.fitted = calibration, ranker
+        model.train_texts = TextHashes.of(self.dataset.train.texts)
         if config.predict.rank == "learned":
             assert self._validation is not None
             model.scorer.lexical = self._validation.lexical

@@ -83,7 +83,9 @@ def _scored(record: dict[str, Any], dataset: Dataset | None, about: dict[str, An
     if dataset is not None:
         model = load_model(Path(record["folder"]), device)
         found = record | {"mistakes": find_mistakes(model, dataset)}
-        return found if is_scored else found | {"test": evaluate(model, dataset).as_dict(), "data": about}
+        if is_scored:
+            return found
+        return found | {"test": evaluate(model, dataset, with_train_texts=True).as_dict(), "data": about}
     if record["test"] is None:
         raise ModelError(f"{record['folder']}: the model must have been scored on test texts, but was not; give --data")
     return record

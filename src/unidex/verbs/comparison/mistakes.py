@@ -9,12 +9,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 
 from unidex.sparse_rows import contains
 from unidex.verbs.evaluate import predict_split
+from unidex.verbs.judgement import judge
 
 if TYPE_CHECKING:
-    from unidex.data.dataset import Dataset
+    from unidex.data.dataset import Dataset, Split
+    from unidex.model.label_set import LabelSet
     from unidex.model.model import Model
     from unidex.topk import TopK
 
@@ -30,14 +33,15 @@ def find_mistakes(model: Model, dataset: Dataset) -> dict[str, Any]:
     [{"label", "num_texts"}]}, "worst": [{"text", "correct", "predicted"}], "num_missed"}``; the last counts texts
     without a right label.
     """
-    topk = predict_split(model, dataset, dataset.test, None, PLACES)
-    return mistakes_of(topk.without(dataset.test.filter_pairs).first(PLACES), dataset)
+    texts = judge(model, dataset, with_train_texts=True).split
+    topk = predict_split(model, texts, None, PLACES)
+    return mistakes_of(topk.without(texts.filter_pairs).first(PLACES), texts, model.labels)
 
 
-def mistakes_of(topk: TopK, dataset: Dataset) -> dict[str, Any]:
-    """The mistakes of predictions for the test texts, which have the label ids of the data set."""
-    test, ids_NK = dataset.test, topk.ids
-    positives = test.positives
+def mistakes_of(topk: TopK, test: Split, labels: LabelSet) -> dict[str, Any]:
+    """The mistakes of predictions for texts; both have the label ids of the model."""
+    # Labels that the model does not know have ids behind its own; their number is reported elsewhere.
+    ids_NK, positives = topk.ids, sparse.csr_array(test.positives[:, : len(labels)])
     hits_NK = contains(positives, ids_NK)
     pairs: Counter[tuple[int, int]] = Counter()
     for row in np.flatnonzero(~hits_NK[:, :1].any(axis=1)).tolist():
@@ -46,18 +50,17 @@ def mistakes_of(topk: TopK, dataset: Dataset) -> dict[str, Any]:
         missing = [label for label in _labels_of(positives, row) if label not in found]
         if predicted >= 0:
             pairs.update((label, predicted) for label in missing)
-    asked = np.bincount(positives.indices, minlength=dataset.num_labels)
-    shown = np.zeros(dataset.num_labels, dtype=bool)
+    asked = np.bincount(positives.indices, minlength=positives.shape[1])
+    shown = np.zeros(len(asked), dtype=bool)
     shown[ids_NK[ids_NK >= 0]] = True
     never = np.flatnonzero((asked > 0) & ~shown)
     never = never[np.argsort(-asked[never], kind="stable")]
     missed = np.flatnonzero(~hits_NK.any(axis=1) & (np.diff(positives.indptr) > 0))
     # The surest mistakes: the highest first scores.
     worst = missed[np.argsort(-topk.scores[missed, 0], kind="stable")][:_SHOWN_TEXTS] if topk.k else missed[:0]
-    names = dataset.labels
 
     def name(label: int) -> str:
-        return names.texts[label] or names.uid(label)
+        return labels.texts[label] or labels.uids[label]
 
     return {
         "confused": [
