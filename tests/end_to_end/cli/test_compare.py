@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from xml.etree import ElementTree
 
 import numpy as np
@@ -165,7 +166,7 @@ def test_the_report_page_is_complete_and_loads_nothing_from_other_hosts(compared
     assert "://" not in page
     assert not re.search(r"url\(|@import", page)
     ids = {element.get("id") for element in tree.iter() if element.get("id")}
-    assert {"metrics", "frequency", "cost", "curves", "predictions", "runs"} <= ids
+    assert {"metrics", "frequency", "cost", "curves", "mistakes", "predictions", "runs"} <= ids
     assert {element.get("href")[1:] for element in tree.iter("a")} <= ids
     said = " ".join(tree.itertext())
     for system in table["systems"]:
@@ -176,6 +177,34 @@ def test_the_report_page_is_complete_and_loads_nothing_from_other_hosts(compared
     assert table["command"] in said
     # Metrics, a bar a system and kind of groups, costs, a curve a system.
     assert len(list(tree.iter("svg"))) == 2 + 2 * 2 + 2 + 2
+
+
+def test_mistakes_are_those_of_the_predictions(compared, data):
+    out, _, _ = compared
+    dataset = formats.read(data)
+    names, truths = dataset.labels, [set(row.indices.tolist()) for row in dataset.test.positives]
+    record = records.read_record(out / "runs" / "depsl-none-0")
+    found = record["mistakes"]
+    model = load_model(out / "runs" / "depsl-none-0")
+    ids = model.predict(list(dataset.test.texts), 12).without(dataset.test.filter_pairs).first(5).ids.tolist()
+    lists = [[label for label in row if label >= 0] for row in ids]
+    pairs = Counter(
+        (names.texts[label], names.texts[row[0]])
+        for row, truth in zip(lists, truths, strict=True)
+        if row[0] not in truth
+        for label in truth - set(row)
+    )
+    assert {(one["correct"], one["predicted"]): one["num_texts"] for one in found["confused"]}.items() <= pairs.items()
+    assert len(found["confused"]) == min(10, len(pairs))
+    asked, shown = set().union(*truths), {label for row in lists for label in row}
+    assert found["never"]["num_asked"] == len(asked)
+    assert found["never"]["num_labels"] == len(asked - shown)
+    missed = [text for text, row, truth in zip(dataset.test.texts, lists, truths, strict=True) if not truth & set(row)]
+    assert found["num_missed"] == len(missed)
+    assert {one["text"] for one in found["worst"]} <= set(missed)
+    page = parsed((out / "report.html").read_text(encoding="utf-8"))
+    said = " ".join(" ".join(page.find(".//section[@id='mistakes']").itertext()).split())
+    assert f"{len(missed)} texts have no right label. {len(asked - shown)} of {len(asked)} labels" in said
 
 
 def test_user_texts_are_escaped_in_the_report(compared):
