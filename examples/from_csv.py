@@ -30,7 +30,7 @@ def main() -> None:
             writer = csv.writer(out)
             writer.writerow(["text", "labels"])
             writer.writerows(TICKETS)
-        settings = ["features.min_df=1", "train.validation=0", "train.batch_size=16", "train.epochs=10"]
+        settings = ["features.min_df=1", "train.validation=0", "train.batch_size=16", "train.epochs=15"]
         model = unidex.train(table, settings=settings, out=Path(folder) / "model")
         show(model, "the printer has no toner")
         model.add_labels(["wireless network"])

@@ -30,8 +30,8 @@ SETTINGS = ["predict.knn=0.2", "predict.knn_texts=4", "predict.snippet_length=40
 
 def test_the_page_is_small_and_loads_nothing_from_other_hosts():
     files = [file for file in FOLDER.iterdir() if file.is_file()]
-    assert sum(file.stat().st_size for file in files if not file.name.startswith("api")) < 72_000
-    assert sum(file.stat().st_size for file in files) < 84_000
+    assert sum(file.stat().st_size for file in files if not file.name.startswith("api")) < 76_000
+    assert sum(file.stat().st_size for file in files) < 88_000
     for file in files:
         text = file.read_text(encoding="utf-8").replace('xmlns="http://www.w3.org/2000/svg"', "")
         assert not re.search(r"https?://|url\(|@import", text), file.name
@@ -185,6 +185,21 @@ def test_predictions_appear_while_typing(tab, service):
     page.locator(".examples button").nth(1).click()
     shows(page, predicted(service, examples[1], k=3)[0])
     assert page.locator("#text").input_value() == examples[1]
+
+
+def test_the_page_says_that_no_word_is_known(tab, service):
+    page = tab.open("#k=2")
+    page.locator("#text").fill("qwertz asdfgh")
+    shows(page, predicted(service, "qwertz asdfgh", k=2)[0])
+    has(page.locator(".column > .problem:visible"), re.compile("^No known words: the model has seen none"))
+    page.locator("#text").fill(TEXT)
+    shows(page, predicted(service, TEXT, k=2)[0])
+    assert page.locator(".column > .problem").is_hidden()
+    page.get_by_role("tab", name="Many texts").click()
+    page.locator("#lines").fill("w0a w1b\nqwertz asdfgh")
+    page.get_by_role("button", name="Predict").click()
+    has(page.locator("tbody .hint"), ["No known words: guesses."])
+    assert page.locator("tbody tr").nth(1).locator(".hint").count() == 1
 
 
 def test_a_late_answer_does_not_replace_a_newer_one(tab, service):
@@ -350,6 +365,42 @@ def test_many_texts_give_a_table_and_a_csv(tab, service):
     assert [row["uid"] for row in rows] == [label["uid"] for label in flat]
     assert [row["rank"] for row in rows] == ["1", "2"] * 7
     assert [float(row["score"]) for row in rows] == pytest.approx([label["score"] for label in flat], abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_a_file_is_uploaded_and_comes_back_with_labels(tab, service, tmp_path, kind):
+    texts = ["w0a w1b", "w6g w7h, too", "w8i w9j"]
+    file = tmp_path / "tickets.csv"
+    file.write_text("number,words\n" + "".join(f'{n},"{text}"\n' for n, text in enumerate(texts)), encoding="utf-8")
+    page = tab.open("#k=2")
+    page.get_by_role("tab", name="Many texts").click()
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_label("Result").select_option(kind)
+    predict = page.get_by_role("button", name="Label the file")
+    # A column that cannot be guessed is asked for.
+    page.get_by_label("Column of the texts").fill("no such")
+    predict.click()
+    has(page.locator("#many-problem"), re.compile("no such"))
+    page.get_by_label("Column of the texts").fill("words")
+    with page.expect_download() as waiting:
+        predict.click()
+    assert waiting.value.suggested_filename == f"tickets-labels.{kind}"
+    has(page.locator("#many-said"), f"Done: tickets-labels.{kind} is downloaded.")
+    content = Path(waiting.value.path())
+    if kind == "csv":
+        rows = list(csv.reader(io.StringIO(content.read_text(encoding="utf-8-sig"))))
+    else:
+        openpyxl = pytest.importorskip("openpyxl")
+        sheet = openpyxl.load_workbook(io.BytesIO(content.read_bytes())).active
+        rows = [[str(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
+    assert rows[0] == ["number", "words", *(f"{part}_{n}" for n in (1, 2) for part in ("label", "uid", "probability"))]
+    found = predicted(service, *texts, k=2)
+    assert [row[1:4] for row in rows[1:]] == [
+        [text, labels[0]["text"], labels[0]["uid"]] for text, labels in zip(texts, found, strict=True)
+    ]
+    assert [float(row[4]) for row in rows[1:]] == pytest.approx(
+        [labels[0]["probability"] for labels in found], abs=1e-4
+    )
 
 
 def test_csv_cells_are_quoted(tab):
@@ -542,7 +593,7 @@ def test_the_api_is_shown_and_tried_at_docs(tab, phone, service):
     page.get_by_role("link", name="HTTP API").click()
     paths = ask(service, "GET", "v1/openapi.json")["paths"]
     has(page.locator(".route > summary > code"), [path for path, methods in paths.items() for _ in methods])
-    route = page.locator(".route", has=page.locator("summary", has_text="/v1/predict"))
+    route = page.locator("#post-v1-predict")
     route.locator("summary").click()
     assert "min_probability" in route.locator(".fields").first.text_content()
     route.get_by_label("Request").fill(json.dumps({"text": TEXT, "k": 2}))

@@ -15,7 +15,8 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.config import Config
-from unidex.data.dataset import TableForm
+from unidex.data.read_options import TableForm
+from unidex.data.text_hashes import TextHashes
 from unidex.errors import DataError, ModelError, UnidexError, listed
 from unidex.features.known_words import KnownWords, Shares
 from unidex.model import folder as model_folder
@@ -46,14 +47,22 @@ class Model:
         scorer: ranks labels by the queries of texts.
         metrics: measured values and choices.
         log: train.jsonl, one JSON object per line.
+        train_texts: hashes of the texts it was trained on; None for models that were made before they were kept.
         journal: of the folder that the model was loaded from; None for a model in memory.
     """
 
     def __init__(
-        self, config: Config, network: Network, labels: LabelSet, scorer: Scorer, metrics: dict[str, Any], log: str = ""
+        self,
+        config: Config,
+        network: Network,
+        labels: LabelSet,
+        scorer: Scorer,
+        metrics: dict[str, Any],
+        log: str = "",
+        train_texts: TextHashes | None = None,
     ) -> None:
         self.config: Config = config
-        self.network, self.metrics, self.log = network, metrics, log
+        self.network, self.metrics, self.log, self.train_texts = network, metrics, log, train_texts
         self.scorer: Scorer = scorer
         # A copy: labels that are added here must not appear elsewhere.
         self.labels = replace(labels)
@@ -212,6 +221,12 @@ class Model:
         blocks += [layout.knn_vectors(vectors).cpu().numpy() for vectors in self.vector_blocks(texts)]
         # All at once: if they are so many that lists are made, k-means must see all of them.
         knn.add(np.concatenate(blocks), positives, texts)
+        self.know_texts(texts)
+
+    def know_texts(self, texts: Sequence[str]) -> None:
+        """Count texts among those that the model was trained on."""
+        if self.train_texts is not None:
+            self.train_texts = self.train_texts.with_texts(texts)
 
     def add_labels(self, texts: Sequence[str], uids: Sequence[str] | None = None) -> NDArray[np.int64]:
         """Add labels without training; the result is their ids.

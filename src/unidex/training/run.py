@@ -17,6 +17,7 @@ from unidex.config import Config
 from unidex.config.recipes import join_stages
 from unidex.config.rules import check_rules
 from unidex.data.dataset import Dataset
+from unidex.data.text_hashes import TextHashes
 from unidex.distributed import ALONE, Processes
 from unidex.encoders import registry as encoders
 from unidex.model.label_set import LabelSet
@@ -154,6 +155,7 @@ class Run:
                 self._whole(config), network, labels, self._networks.labels, metrics, train, self.dataset.train.texts
             )
         model.scorer.calibration, model.scorer.fitted = calibration, ranker
+        model.train_texts = TextHashes.of(self.dataset.train.texts)
         if config.predict.rank == "learned":
             validation = self._validation
             model.scorer.lexical = LexicalPart.of(labels.texts) if validation is None else validation.lexical

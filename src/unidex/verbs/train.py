@@ -13,6 +13,7 @@ from unidex.config.recipes import load as load_config
 from unidex.data.dataset import Dataset
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
+from unidex.data.summary import cautions
 from unidex.errors import DataError, UnidexError, quoted
 from unidex.storage.allocator import keep_freed_memory
 from unidex.verbs.evaluate import evaluate
@@ -113,6 +114,9 @@ def train_together(
             config.recipe,
             where,
         )
+        if processes.is_first:
+            for caution in cautions(dataset):
+                logger.warning("%s", caution)
         with progress.plan("training", timetable(config, len(dataset.train), len(dataset.test))):
             with progress.phase(PREPARE):
                 run = Run(dataset, config, seed=seed, device=where, folder=work, processes=processes)
@@ -121,7 +125,7 @@ def train_together(
                 return None
             if len(dataset.test):
                 with progress.phase(TEST):
-                    model.metrics["test"] = evaluate(model, dataset).as_dict()
+                    model.metrics["test"] = evaluate(model, dataset, with_train_texts=True).as_dict()
         if folder is not None and work is not None:
             model.log = read_log(work, phases(config))
             model.save(folder)

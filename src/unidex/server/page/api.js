@@ -54,7 +54,7 @@ function route(path, method, { summary, description, parameters = [], requestBod
   const problems = Object.entries(responses).filter(([number]) => number >= 400).map(([number, { description: words }]) => [number, "", words]);
   return el("details", { class: "route", id: `${method}${path.replaceAll(/[^a-z0-9]+/g, "-")}` },
     el("summary", {}, el("b", {}, method.toUpperCase()), " ", el("code", {}, path), " ", el("span", { class: "hint" }, [summary && description ? description : summary, security && "(token)", deprecated && "(deprecated)"].filter(Boolean).join(" "))),
-    form(path, method, parameters, body, security),
+    !requestBody || body ? form(path, method, parameters, body, security) : el("pre", {}, `curl --data-binary @table.csv "${location.origin}${path}?source=csv&target=xlsx" -o labels.xlsx`),
     table("In the address", parameters.map(({ name, schema, description: words, required }) => [name, kindOf(schema), [required && "required", words, rules(schema)].filter(Boolean).join(". ")])),
     table(`Request: ${kindOf(body)}`, body ? fields(body) : []),
     table(`Answer ${status}: ${kindOf(answer)}`, answer ? fields(answer) : []),
