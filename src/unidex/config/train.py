@@ -43,7 +43,7 @@ class Train(Section):
         "memory", description="where row tables are stored during training"
     )
     validation: float = Field(
-        0.0, ge=0, lt=1, description="share of the train texts held out for validation; 0 for none"
+        0.0, ge=0, lt=1, description="share of the train texts held out for validation, of few texts more; 0 for none"
     )
     decay_epochs: int = Field(
         0,

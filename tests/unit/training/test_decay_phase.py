@@ -203,16 +203,16 @@ def test_the_winning_trial_gives_the_model_it_gives_alone(winner, decay_epochs, 
     assert np.array_equal(found.predict(texts, 5).scores, wanted.predict(texts, 5).scores)
     assert found.config.predict == wanted.config.predict
     assert tried.metrics["choice"]["hard_negatives"] == found.config.pool.hard_negatives == winner
-    said = [record.getMessage() for record in caplog.records if "Hard negatives: " in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if " mined hard negatives: held" in record.getMessage()]
     assert len(said) == 1
-    assert ("Training without them." in said[0]) == (winner == 0)
+    assert said[0].startswith("The model trains without ") == (winner == 0)
 
 
 def test_of_equal_trials_the_plain_one_wins_and_the_log_agrees(monkeypatch, caplog):
     trial_values(monkeypatch, better=None)
     with caplog.at_level(logging.INFO):
         model = train(DATA, "auto", settings=[*SMALL, "augment.method=none", "train.epochs=1"])
-    assert "Training without them." in caplog.text
+    assert "The model trains without mined hard negatives: " in caplog.text
     assert model.config.pool.hard_negatives == model.metrics["choice"]["hard_negatives"] == 0
 
 
