@@ -59,7 +59,7 @@ def random_kinds() -> dict[str, list[str]]:
 
 
 def share_of_sure(model: Model, texts: list[str]) -> float:
-    probabilities = model.probabilities(model.predict(texts, 1), known=model.known_shares(texts))
+    probabilities = model.probabilities(model.topk(texts, 1), known=model.known_shares(texts))
     return float(np.mean(probabilities[:, 0] >= 0.5))
 
 

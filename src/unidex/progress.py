@@ -29,9 +29,18 @@ class Listener(Protocol):
 _listener: ContextVar[Listener | None] = ContextVar("unidex_progress", default=None)
 
 
+_default: Listener | None = None
+
+
 def listen(listener: Listener | None) -> None:
     """Send progress to ``listener`` from now on; None for no listener."""
     _listener.set(listener)
+
+
+def listen_by_default(listener: Listener | None) -> None:
+    """Send progress to ``listener`` wherever `listen` named no other, in every thread and every cell of a notebook."""
+    global _default
+    _default = listener
 
 
 @contextmanager
@@ -41,7 +50,7 @@ def task(what: str, total: float | None = None, *, unit: str = "") -> Iterator[A
     >>> with task("counting", 10) as advance:
     ...     advance(10)
     """
-    listener = _listener.get()
+    listener = _listener.get() or _default
     if listener is None:
         yield _ignore
         return

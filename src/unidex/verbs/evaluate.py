@@ -36,7 +36,7 @@ def predict_split(model: Model, dataset: Dataset, texts: Split, mode: Mode | Non
         parts = []
         for start in range(0, len(texts), _BLOCK):
             part = list(texts.texts[start : start + _BLOCK])
-            found = model.predict(part, places, mode=mode, forbidden=unknown)
+            found = model.topk(part, places, mode=mode, forbidden=unknown)
             parts.append(TopK(np.where(found.ids < 0, PADDING, ids_of[found.ids]), found.scores))
             advance(len(part))
     return TopK.concatenate(parts)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from unidex.data.dataset import Dataset
 from unidex.data.formats.cells import guess
 from unidex.data.formats.columns import text_columns
 from unidex.data.formats.merge import Source, Sources, assemble
-from unidex.data.formats.table_files import kind_of, open_table, stem_of
+from unidex.data.formats.table_files import Table, kind_of, open_table, stem_of
+from unidex.data.formats.table_frame import FrameTable
 from unidex.data.formats.table_rows import string_cells
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed
@@ -55,8 +57,8 @@ def read(path: Path, options: ReadOptions) -> Dataset:
         test.parent == folder and kind_of(test) == "json" and test.is_file() and test.stat().st_size == 0
     )
     sources = Sources(
-        train=_source(train, options),
-        test=None if test is None or no_texts else _source(test, options),
+        train=_source(open_table(train), options),
+        test=None if test is None or no_texts else _source(open_table(test), options),
         labels=labels,
         has_test=test is not None,
         filters=folder,
@@ -71,10 +73,18 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     return assemble(name, path, sources, cell, options)
 
 
-def _source(file: Path, options: ReadOptions) -> Source:
-    table = open_table(file)
-    columns = text_columns(table.names, options.columns, options.text, file)
-    _logger.info("%s: columns are %s", file, ", ".join(f"{role}={name}" for role, name in columns.items()))
+def read_frame(data: Any, options: ReadOptions) -> Dataset:
+    """Read a table in memory, with a table of test texts in a file where the options name one."""
+    test = None if options.test is None else _source(open_table(options.test), options)
+    train = _source(FrameTable(data), options)
+    sources = Sources(train, test, options.labels, has_test=test is not None)
+    strings = [string_cells(source.table, source.columns["labels"]) for source in (train, test) if source is not None]
+    return assemble("frame", train.table.file, sources, guess(chain.from_iterable(strings), options.separator), options)
+
+
+def _source(table: Table, options: ReadOptions) -> Source:
+    columns = text_columns(table.names, options.columns, options.text, table.file)
+    _logger.info("%s: columns are %s", table.file, ", ".join(f"{role}={name}" for role, name in columns.items()))
     return Source(table, columns)
 
 
