@@ -65,7 +65,7 @@ def share_of_sure(model: Model, texts: list[str]) -> float:
 
 def error(model: Model, data: Dataset) -> float:
     known = model.known_shares(list(data.test.texts))
-    topk = predict_split(model, data, data.test, None, PLACES)
+    topk = predict_split(model, data.test, None, PLACES)
     split = data.test
     places = Places.of(topk, split.positives, split.filter_pairs, model.labels.frequencies, known.familiarity_N)
     return places.error(places.probabilities(model.scorer.calibration))

@@ -30,7 +30,7 @@ def main() -> None:
             writer = csv.writer(out)
             writer.writerow(["text", "labels"])
             writer.writerows(TICKETS)
-        settings = ["features.min_df=1", "train.validation=0", "train.batch_size=16", "train.epochs=10"]
+        settings = ["features.min_df=1", "train.validation=0", "train.batch_size=16", "train.epochs=15"]
         model = unidex.train(table, settings=settings, out=Path(folder) / "model")
         show(model, "the printer has no toner")
         model.add_labels(["wireless network"])
@@ -38,9 +38,8 @@ def main() -> None:
 
 
 def show(model: unidex.Model, text: str) -> None:
-    best = model.predict([text], k=2)
-    labels = [model.labels.texts[label] for label in best.ids[0]]
-    print(f"{text} -> {', '.join(labels)}")
+    (labels,) = model.predict([text], k=2)
+    print(f"{text} -> {', '.join(label.text for label in labels)}")
 
 
 if __name__ == "__main__":

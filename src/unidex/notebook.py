@@ -56,7 +56,8 @@ def _line(what: str, done: float, total: float | None, unit: str, seconds: float
         return f"{what} {done:,.0f} {unit}, {seconds:.0f} s"
     share = min(done / total, 1.0)
     left = seconds * (1 - share) / max(share, 1e-9)
-    return f"{what} [{'#' * int(_WIDTH * share):<{_WIDTH}}] {done:,.0f}/{total:,.0f} {unit}, {left:.0f} s left"
+    amount = f"{share:.0%}" if unit == "%" else f"{done:,.0f}/{total:,.0f} {unit}"
+    return f"{what} [{'#' * int(_WIDTH * share):<{_WIDTH}}] {amount}, {left:.0f} s left"
 
 
 def verbose() -> None:

@@ -60,6 +60,40 @@ def unchecked_csr(
     return matrix
 
 
+_FEW_ROWS = 8
+
+
+def sparse_product(left_NM: sparse.csr_array, right_ML: sparse.csr_array) -> sparse.csr_array:
+    """The product of two sparse matrices of float32 with sorted columns, bit for bit that of SciPy.
+
+    SciPy's checks cost several times the product of a few rows.
+
+    >>> left, right = (sparse.csr_array(np.array(rows, dtype=np.float32)) for rows in ([[2, 1]], [[0, 3], [4, 5]]))
+    >>> sparse_product(left, right).toarray().tolist()
+    [[4.0, 11.0]]
+    """
+    num_rows, num_columns = left_NM.shape[0], right_ML.shape[1]
+    if num_rows > _FEW_ROWS:
+        product: sparse.csr_array = left_NM @ right_ML
+        product.sort_indices()
+        return product
+    firsts = right_ML.indptr[left_NM.indices]
+    lengths = right_ML.indptr[left_NM.indices + 1] - firsts
+    ends = lengths.cumsum()
+    entries = np.repeat(firsts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
+    columns = right_ML.indices[entries].astype(np.int64)
+    if num_rows > 1:
+        columns += np.repeat(row_of_entries(left_NM, np.int64) * num_columns, lengths)
+    keys, place = np.unique(columns, return_inverse=True)
+    values = np.zeros(len(keys), dtype=np.float32)
+    # One after the other, in the order of SciPy.
+    np.add.at(values, place, np.repeat(left_NM.data, lengths) * right_ML.data[entries])
+    if not values.all():
+        keys, values = keys[values != 0], values[values != 0]
+    starts = np.searchsorted(keys, np.arange(num_rows + 1) * num_columns)
+    return unchecked_csr(values, keys % num_columns, starts, (num_rows, num_columns))
+
+
 def find_sorted(ascending: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The place of each wanted number in an ascending array, and whether it is there.
 

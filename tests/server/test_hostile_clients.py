@@ -969,7 +969,8 @@ def test_no_module_unpickles_or_evaluates_strings():
 
 # All of it at random; last, as it changes labels
 
-# What no schema can say: which labels there are, whether there are probabilities, that 3.0 is no whole number.
+# What no schema can say: which labels there are, whether there are probabilities, that 3.0 is no whole number, which
+# bytes are a table (those problems are about the body).
 UNSAYABLE = re.compile(r"it has no label with|calibrat|whole number, but is [\d.e+]+$|uids of labels must differ")
 
 
@@ -980,7 +981,9 @@ def test_generated_requests_get_the_answers_of_the_openapi_document(service):
 
     def check(case):
         answer = case.call(headers=AUTHORISED)
-        unsayable = answer.status_code == 422 and UNSAYABLE.search(answer.json()["detail"])
+        unsayable = answer.status_code == 422 and (
+            UNSAYABLE.search(answer.json()["detail"]) or answer.json().get("field") == "body"
+        )
         case.validate_response(
             answer, excluded_checks=[positive_data_acceptance] if unsayable else [], headers=AUTHORISED
         )
@@ -1000,5 +1003,5 @@ def test_generated_requests_get_the_answers_of_the_openapi_document(service):
                 assert not operation.body
                 assert not operation.query
     operations = {(method, path) for method, path, _ in seen}
-    assert len(operations) == 15
+    assert len(operations) == 16
     assert {status for _, _, status in seen} >= {200, 201, 400, 404, 422}

@@ -30,7 +30,8 @@ SETTINGS = ["predict.knn=0.2", "predict.knn_texts=4", "predict.snippet_length=40
 
 def test_the_page_is_small_and_loads_nothing_from_other_hosts():
     files = [file for file in FOLDER.iterdir() if file.is_file()]
-    assert sum(file.stat().st_size for file in files) < 72_000
+    assert sum(file.stat().st_size for file in files if not file.name.startswith("api")) < 76_000
+    assert sum(file.stat().st_size for file in files) < 88_000
     for file in files:
         text = file.read_text(encoding="utf-8").replace('xmlns="http://www.w3.org/2000/svg"', "")
         assert not re.search(r"https?://|url\(|@import", text), file.name
@@ -53,7 +54,8 @@ def test_the_page_has_no_inline_script_or_style():
                 assert name != "style", (tag, name)
                 assert not re.match(r"\s*(javascript|data|https?|//)", value or "") or name == "content", (tag, value)
 
-    Page().feed((FOLDER / "index.html").read_text(encoding="utf-8"))
+    for name in ("index.html", "api.html"):
+        Page().feed((FOLDER / name).read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +185,21 @@ def test_predictions_appear_while_typing(tab, service):
     page.locator(".examples button").nth(1).click()
     shows(page, predicted(service, examples[1], k=3)[0])
     assert page.locator("#text").input_value() == examples[1]
+
+
+def test_the_page_says_that_no_word_is_known(tab, service):
+    page = tab.open("#k=2")
+    page.locator("#text").fill("qwertz asdfgh")
+    shows(page, predicted(service, "qwertz asdfgh", k=2)[0])
+    has(page.locator(".column > .problem:visible"), re.compile("^No known words: the model has seen none"))
+    page.locator("#text").fill(TEXT)
+    shows(page, predicted(service, TEXT, k=2)[0])
+    assert page.locator(".column > .problem").is_hidden()
+    page.get_by_role("tab", name="Many texts").click()
+    page.locator("#lines").fill("w0a w1b\nqwertz asdfgh")
+    page.get_by_role("button", name="Predict").click()
+    has(page.locator("tbody .hint"), ["No known words: guesses."])
+    assert page.locator("tbody tr").nth(1).locator(".hint").count() == 1
 
 
 def test_a_late_answer_does_not_replace_a_newer_one(tab, service):
@@ -348,6 +365,42 @@ def test_many_texts_give_a_table_and_a_csv(tab, service):
     assert [row["uid"] for row in rows] == [label["uid"] for label in flat]
     assert [row["rank"] for row in rows] == ["1", "2"] * 7
     assert [float(row["score"]) for row in rows] == pytest.approx([label["score"] for label in flat], abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_a_file_is_uploaded_and_comes_back_with_labels(tab, service, tmp_path, kind):
+    texts = ["w0a w1b", "w6g w7h, too", "w8i w9j"]
+    file = tmp_path / "tickets.csv"
+    file.write_text("number,words\n" + "".join(f'{n},"{text}"\n' for n, text in enumerate(texts)), encoding="utf-8")
+    page = tab.open("#k=2")
+    page.get_by_role("tab", name="Many texts").click()
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_label("Result").select_option(kind)
+    predict = page.get_by_role("button", name="Label the file")
+    # A column that cannot be guessed is asked for.
+    page.get_by_label("Column of the texts").fill("no such")
+    predict.click()
+    has(page.locator("#many-problem"), re.compile("no such"))
+    page.get_by_label("Column of the texts").fill("words")
+    with page.expect_download() as waiting:
+        predict.click()
+    assert waiting.value.suggested_filename == f"tickets-labels.{kind}"
+    has(page.locator("#many-said"), f"Done: tickets-labels.{kind} is downloaded.")
+    content = Path(waiting.value.path())
+    if kind == "csv":
+        rows = list(csv.reader(io.StringIO(content.read_text(encoding="utf-8-sig"))))
+    else:
+        openpyxl = pytest.importorskip("openpyxl")
+        sheet = openpyxl.load_workbook(io.BytesIO(content.read_bytes())).active
+        rows = [[str(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
+    assert rows[0] == ["number", "words", *(f"{part}_{n}" for n in (1, 2) for part in ("label", "uid", "probability"))]
+    found = predicted(service, *texts, k=2)
+    assert [row[1:4] for row in rows[1:]] == [
+        [text, labels[0]["text"], labels[0]["uid"]] for text, labels in zip(texts, found, strict=True)
+    ]
+    assert [float(row[4]) for row in rows[1:]] == pytest.approx(
+        [labels[0]["probability"] for labels in found], abs=1e-4
+    )
 
 
 def test_csv_cells_are_quoted(tab):
@@ -533,6 +586,40 @@ def test_the_page_tells_when_the_service_is_gone_and_recovers(tab, service):
     page.locator("#gone").wait_for(state="hidden")
     shows(page, predicted(service, TEXT)[0])
     assert page.locator("#text").input_value() == TEXT
+
+
+def test_the_api_is_shown_and_tried_at_docs(tab, phone, service):
+    page = tab.open()
+    page.get_by_role("link", name="HTTP API").click()
+    paths = ask(service, "GET", "v1/openapi.json")["paths"]
+    has(page.locator(".route > summary > code"), [path for path, methods in paths.items() for _ in methods])
+    route = page.locator("#post-v1-predict")
+    route.locator("summary").click()
+    assert "min_probability" in route.locator(".fields").first.text_content()
+    route.get_by_label("Request").fill(json.dumps({"text": TEXT, "k": 2}))
+    route.get_by_role("button", name="Send").click()
+    route.locator("pre").wait_for()
+    assert (
+        json.loads(route.locator("pre").text_content())["predictions"][0]["labels"] == predicted(service, TEXT, k=2)[0]
+    )
+    route.get_by_label("Request").fill('{"text": "a", "k": 0}')
+    route.get_by_role("button", name="Send").click()
+    has(route.locator(".problem"), "k must be at least 1, but is 0")
+    # A route that needs a token takes it from the field above.
+    added = page.locator("#post-v1-labels")
+    added.locator("summary").click()
+    added.get_by_role("button", name="Send").click()
+    has(added.locator(".problem"), re.compile("token"))
+    page.get_by_label("Token, for").fill(TOKEN)
+    added.get_by_label("Request").fill('{"text": "made at docs"}')
+    added.get_by_role("button", name="Send").click()
+    added.locator("pre").wait_for()
+    (row,) = ask(service, "GET", "v1/labels?search=made+at+docs")["labels"]
+    ask(service, "DELETE", f"v1/labels/{row['id']}", token=TOKEN)
+    small = phone.page
+    small.goto(service.url + "docs")
+    small.locator("#post-v1-predict > summary").click()
+    assert small.evaluate("document.documentElement.scrollWidth - 360") <= 0
 
 
 COLOURS = """() => {

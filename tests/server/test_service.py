@@ -1,11 +1,13 @@
 """The service as users run it: answers, limits, tokens, labels that come and go, one process of its own."""
 
 import contextlib
+import io
 import json
 import re
 import shutil
 import signal
 import socket
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -105,6 +107,29 @@ def test_a_label_has_its_text_uid_and_frequency(service, model):
     assert label["text"] == model.labels.texts[label["id"]]
     assert label["frequency"] == model.labels.frequency_class(label["id"])
     assert answer["model"] == f"topics@{model.version}"
+
+
+def test_a_table_comes_back_with_labels_and_bad_ones_are_refused(service):
+    def post(body, **asked):
+        return service.client.post("/v1/predict/table", params=asked, content=body)
+
+    answer = post(f"id\ttext\n7\t{TEXTS[0]}\n8\t\n".encode(), source="tsv", target="jsonl", k=2)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-disposition"] == 'attachment; filename="labels.jsonl"'
+    first, blank = map(json.loads, answer.text.splitlines())
+    uids = service.predict([TEXTS[0]], k=2)[0]
+    assert [first["text"], first["uid_1"], first["uid_2"]] == [TEXTS[0], *uids]
+    assert blank.get("uid_1") is None
+    bad = {"csv": b"a,b\n1\n", "tsv": b"a\tb\n1\n", "jsonl": b"[1]\n", "xlsx": b"PK\x03\x04 no archive"}
+    for kind, more in bad.items():
+        for body in (b"", b"\x00\xff\x89PNG", more):
+            problem(post(body, source=kind), 422, field="body")
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/workbook.xml", bytes(16 * MAX_BODY + 1))
+    problem(post(bomb.getvalue(), source="xlsx"), 422, "when unpacked", field="body")
+    problem(post(b"text\na\n", k=101), 422, field="k")
+    problem(post(b"text\na\n", column="b"), 422, "b", field="body")
 
 
 def test_an_answer_says_how_much_of_a_text_is_known(service):
@@ -446,11 +471,15 @@ def test_requests_of_disconnected_clients_are_not_computed(service):
 
 
 def test_metrics_count_requests_and_rejections(service):
+    assert service.client.get("/v1/openapi.json").json()["openapi"].startswith("3.")
+    assert service.client.get("/docs").headers["content-type"].startswith("text/html")
     metrics = service.client.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
     for line in (
         r'unidex_requests_total{route="/v1/predict",status="200"} \d+',
         r'unidex_requests_total{route="none",status="404"} \d+',
+        r'unidex_requests_total{route="/v1/openapi.json",status="200"} \d+',
+        r'unidex_requests_total{route="/docs",status="200"} \d+',
         r'unidex_request_seconds_bucket{le="0.05",route="/v1/predict"} \d+',
         r'unidex_model_info{name="topics",version="[0-9a-f]{12}"} 1.0',
         r"unidex_labels 24.0",
@@ -513,6 +542,7 @@ def test_the_service_survives_kill_reload_and_stop_under_load(folder, tokens, tm
             load.join()
             assert len(large.result()[1]["predictions"]) == len(TEXTS) * 16
         assert second.process.wait(PATIENCE) == 0
+        second.wait_for_log("SIGTERM: answering for 4 s more", "The service has stopped.")
     assert set(load.statuses) == {200}
     assert load.faults == []
     assert {"kept", "late"} <= set(Model.load(own).labels.uids)
@@ -556,6 +586,7 @@ def test_several_workers_are_one_service(folder, tokens, tmp_path):
         served_by = {"place": "/v1/model", "method": "GET"}
         wait_until(lambda: {found["model"] for found in asked(12, None, **served_by)} == {new["model"]})
         assert service.stop() == 0
+        service.wait_for_log("SIGTERM: stopping 2 workers.")
 
 
 def test_a_port_in_use_is_an_error():

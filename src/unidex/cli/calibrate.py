@@ -8,22 +8,21 @@ from typing import Annotated, Any
 import typer
 
 from unidex.cli.output import print_result, print_table, print_text
-from unidex.cli.shared_options import Data, Json, ModelFolder, picture, reads_data
+from unidex.cli.shared_options import Data, Json, ModelFolder, SplitOption, WithTrainTexts, judges_data, picture
 from unidex.data.read_options import ReadOptions
 
 
-@reads_data
+@judges_data
 def calibrate(
     model: ModelFolder,
     data: Data,
     reading: ReadOptions,
-    split: Annotated[
-        str, typer.Option("--split", help="The texts to fit to: test or train. The model must not be trained on them.")
-    ] = "test",
+    split: SplitOption = None,
     precision: Annotated[float, typer.Option("--precision", help="Also find the threshold for this precision.")] = 0.9,
     check: Annotated[
         bool, typer.Option("--check", help="Measure the probabilities of MODEL on these texts; change nothing.")
     ] = False,
+    with_train_texts: WithTrainTexts = False,
     plot: Annotated[Path | None, picture("Draw the reliability diagram")] = None,
     as_json: Json = False,
 ) -> None:
@@ -31,20 +30,30 @@ def calibrate(
 
     A probability tells how likely a predicted label is right, given its score, its rank and its frequency class (head,
     torso or tail). A model that was trained with a validation split has probabilities already. Fit them again when new
-    texts differ from the validation split, or after unidex labels teach. The texts must not be texts of the training.
+    texts differ from the validation split, or after unidex labels teach. Texts that the model was trained on are left
+    out. There must be at least 50 others.
 
     The expected calibration error compares probabilities with the share of right labels, over the first 5 labels of
     each text: before (scores clipped to 0..1) and after. Each half of the texts is measured with a fit to the other
     half; MODEL gets the fit to all of them. With --check, the command measures the probabilities and thresholds that
     MODEL has.
 
-    Example: unidex calibrate hpo-model new-diseases.jsonl --split train
+    Example: unidex calibrate hpo-model new-diseases.csv
 
     Example: unidex calibrate hpo-model hpo --precision 0.8 --plot reliability.svg
     """
     from unidex.verbs.calibrate import calibrate
 
-    found = calibrate(model, data, split=split, precision=precision, check=check, plot=plot, reading=reading)
+    found = calibrate(
+        model,
+        data,
+        split=split,
+        precision=precision,
+        check=check,
+        plot=plot,
+        reading=reading,
+        with_train_texts=with_train_texts,
+    )
     print_result(found, as_json, lambda: _print(found, None if check else f"precision-{precision:g}"))
 
 

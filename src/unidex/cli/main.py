@@ -27,13 +27,14 @@ from unidex.cli.remember import remember
 from unidex.cli.score import evaluate, score
 from unidex.cli.serve import serve
 from unidex.cli.shared_options import add_verb
+from unidex.cli.threads import choose_threads
 from unidex.cli.train import train
 from unidex.errors import UnidexError
 
 app = typer.Typer(
     name="unidex",
     help=(
-        "Match a text to the right few of thousands to hundreds of millions of labels.\n\n"
+        "Match a text to the right few of thousands or hundreds of thousands of labels.\n\n"
         "DATA is a folder, a file or the name of the built-in set 'hpo'. Results go to standard output, progress and "
         "logs to standard error."
     ),
@@ -79,6 +80,7 @@ def _common(
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    choose_threads(os.environ)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Results are UTF-8 in every locale; file names that are not UTF-8 keep their bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")

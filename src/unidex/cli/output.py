@@ -13,6 +13,8 @@ from typing import Any
 from unidex import progress
 
 _SHOW_AFTER_SECONDS = 1.0
+_DRAW_SECONDS = 0.1
+_BAR_WIDTH = 18
 
 
 class ReaderLeftError(Exception):
@@ -42,11 +44,16 @@ def print_text(text: str = "") -> None:
         raise ReaderLeftError from None
 
 
+def print_note(text: str) -> None:
+    """Print a sentence beside a table; a comment if the output is piped."""
+    print_text(text if sys.stdout.isatty() else f"# {text}")
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table: drawn on a terminal, tab-separated if the output is piped."""
     if not sys.stdout.isatty():
         if title:
-            print_text(f"# {title}")
+            print_note(title)
         for row in (columns, *rows):
             # A tab or a line end inside a cell would break the table.
             print_text("\t".join(" ".join(str(cell).split()) for cell in row))
@@ -90,20 +97,23 @@ class _Bars:
     def task(self, what: str, total: float | None, unit: str) -> Iterator[progress.Advance]:
         started = time.monotonic()
         number: Any = None
-        done = 0.0
+        done = shown = 0.0
         last_note = ""
 
         def advance(amount: float, note: str = "") -> None:
-            nonlocal number, done, last_note
+            nonlocal number, done, last_note, shown
             done += amount
             last_note = note or last_note
-            if number is None and time.monotonic() - started > _SHOW_AFTER_SECONDS:
+            now = time.monotonic()
+            if number is None and now - started > _SHOW_AFTER_SECONDS:
                 if self.display is None:
                     self.display = _display()
                     self.display.start()
-                number = self.display.add_task(what, total=total, amount="", note="")
-            if number is not None:
-                self.display.update(number, completed=done, amount=_amount(done, total, unit), note=last_note)
+                number = self.display.add_task(what, total=total, rest="")
+            if number is not None and now - shown > _DRAW_SECONDS:
+                shown = now
+                rest = f"{_amount(done, total, unit)}  {_time_left(now - started, done, total)}  {last_note}".rstrip()
+                self.display.update(number, completed=done, rest=_fit(rest, what, self.display.console.width))
 
         try:
             yield advance
@@ -116,24 +126,44 @@ class _Bars:
 
 
 def _amount(done: float, total: float | None, unit: str) -> str:
+    if unit == "%":
+        return f"{100 * done / total:3.0f}%" if total else ""
     if unit == "B":
         done, total, unit = done / 1e6, None if total is None else total / 1e6, "MB"
     whole = "" if total is None else f"/{total:,.0f}"
     return f"{done:,.0f}{whole} {unit}"
 
 
+def _time_left(seconds: float, done: float, total: float | None) -> str:
+    """The time that is left if the rest goes as fast as the work so far.
+
+    >>> _time_left(30, 1, 4), _time_left(4000, 1, 2), _time_left(30, 0, 4), _time_left(30, 5, None)
+    ('1:30 left', '1:06:40 left', '0:30', '0:30')
+    """
+    left = f"{seconds:.0f}" if not done or not total else f"{seconds * max(0.0, total - done) / done:.0f}"
+    minutes, rest = divmod(int(left), 60)
+    clock = f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+    return f"{clock} left" if done and total else clock
+
+
+def _fit(rest: str, what: str, width: int) -> str:
+    """What stands behind a bar, cut to the width of the terminal.
+
+    >>> _fit("50%  0:10 left  steps: epoch 3", "training", 50)
+    '50%  0:10 left  step…'
+    """
+    room = width - len(what) - _BAR_WIDTH - 3
+    return rest if len(rest) <= room else rest[: max(0, room - 1)] + "…"
+
+
 def _display() -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
     return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[amount]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=_BAR_WIDTH),
+        TextColumn("{task.fields[rest]}", markup=False),
         console=Console(stderr=True),
         transient=True,
     )

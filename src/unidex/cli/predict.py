@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -82,7 +83,7 @@ def predict(
         if any(Path(name).resolve() == out.resolve() for name in names if name != "-"):
             raise DataError("--out must not be the file that is read; name another", file=out)
     found = load_model(model)
-    with open_texts(names, reading, found.table_form, documents=document) as source:
+    with open_texts(names, replace(reading, trained=found.table_form), documents=document) as source:
         if out is not None:
             done = predict_table(found, source, out, k, mode, min_probability, long=long)
             print_result(done, as_json, f"{out}: {done['num_texts']:,} texts, {done['num_labels']:,} labels")

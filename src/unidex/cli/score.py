@@ -7,12 +7,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unidex.cli.output import print_result, print_table
-from unidex.cli.shared_options import Data, Json, ModelFolder, ModeOption, reads_data
+from unidex.cli.output import print_note, print_result, print_table
+from unidex.cli.shared_options import (
+    Data,
+    Json,
+    ModelFolder,
+    ModeOption,
+    SplitOption,
+    WithTrainTexts,
+    judges_data,
+    reads_data,
+)
 from unidex.data.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from unidex.verbs.score import Scores
+
+
+def _in_words(scores: Scores) -> str:
+    found = scores.metrics
+    any_hit = f", and {found['hits@5']:.0f} of 100 have a right one among the first five" if "hits@5" in found else ""
+    return f"The first label is right for {found.get('P@1', 0.0):.0f} of 100 texts{any_hit}."
 
 
 @reads_data
@@ -45,31 +60,45 @@ def score(
     print_result(results.as_dict(), as_json, lambda: print_scores(results))
 
 
-@reads_data
+@judges_data
 def evaluate(
     model: ModelFolder,
     data: Data,
     reading: ReadOptions,
-    split: Annotated[str, typer.Option("--split", help="The texts to predict: test or train.")] = "test",
+    split: SplitOption = None,
     mode: ModeOption = None,
+    with_train_texts: WithTrainTexts = False,
     as_json: Json = False,
 ) -> None:
-    """Score a model on a data set.
+    """Score a model on a data set: on its test texts, or on all texts of a table.
 
-    Metrics are in percent; filter pairs are removed from the predictions before the cut at k.
+    Texts that the model was trained on are left out and counted. Labels that it does not know count as misses. Label
+    frequencies and propensities are those of the training. A table is read with the columns of the training, unless
+    --column names others. Metrics are in percent; filter pairs are removed from the predictions before the cut at k.
 
-    Examples: unidex evaluate hpo-model hpo; unidex evaluate model ./shop --mode dual --json
+    Examples: unidex evaluate hpo-model hpo; unidex evaluate model new.csv; unidex evaluate model ./shop --mode dual
     """
-    from unidex.data.formats import read
     from unidex.verbs.evaluate import evaluate
+    from unidex.verbs.judgement import read_for
     from unidex.verbs.models import load_model
 
-    scores = evaluate(load_model(model), read(data, reading), split=split, mode=mode)  # type: ignore[arg-type]
+    found = load_model(model)
+    dataset = read_for(found, data, reading)
+    asked = None if (reading.propensity_a, reading.propensity_b) == (None, None) else dataset.propensity
+    scores = evaluate(
+        found,
+        dataset,
+        split=split,
+        mode=mode,  # type: ignore[arg-type]
+        with_train_texts=with_train_texts,
+        propensity=asked,
+    )
     print_result(scores.as_dict(), as_json, lambda: print_scores(scores))
 
 
 def print_scores(scores: Scores) -> None:
-    """Print the metrics as a table with one row per metric and one column per k, then the share of groups of labels."""
+    """Print a sentence, the metrics as a table with one row per metric, then the share of groups of labels."""
+    print_note(_in_words(scores))
     ks = sorted({int(name.partition("@")[2]) for name in scores.metrics})
     by_metric: dict[str, dict[int, float]] = {}
     for name, value in scores.metrics.items():

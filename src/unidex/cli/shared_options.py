@@ -120,6 +120,35 @@ def _read_options(flags: dict[str, Any]) -> ReadOptions:
 
 # The flags for reading DATA, as one argument ``reading: ReadOptions``.
 reads_data = with_flags(_READING, "reading", _read_options)
+
+
+def _judge_options(flags: dict[str, Any]) -> ReadOptions:
+    if flags["test_fraction"] is None:
+        if flags["split_seed"] != ReadOptions().split_seed:
+            raise DataError("--split-seed is about the share of --test-fraction, but there is none; leave it out")
+        flags |= {"test_fraction": ReadOptions().test_fraction, "whole": True}
+    return _read_options(flags)
+
+
+# The flags for reading DATA that a model is judged on: all rows of a table.
+judges_data = with_flags(
+    _READING
+    | {
+        "test_fraction": flag(
+            *("test_fraction", None, "Judge only this share of the rows of a table; default: all rows."),
+            *(float | None,),
+            rich_help_panel="Reading DATA",
+        )
+    },
+    "reading",
+    _judge_options,
+)
+WithTrainTexts = Annotated[
+    bool, typer.Option("--with-train-texts", help="Count texts that the model was trained on; default: leave them out.")
+]
+SplitOption = Annotated[
+    str | None, typer.Option("--split", help="test or train; default: test if DATA has test texts, else all texts.")
+]
 _TABLE_FORMAT = flag(
     *("format", None, "csv, tsv, jsonl, parquet, xlsx or text (one text per line); default: by the name of the file."),
     *(str | None,),

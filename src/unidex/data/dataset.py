@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex.data.read_options import TableForm
 from unidex.data.texts import Texts, row_numbers
 from unidex.errors import DataError, quoted
 
@@ -24,19 +25,6 @@ class Propensity:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.a) and np.isfinite(self.b) and self.a >= 0 and self.b >= 0):
             raise DataError(f"propensity constants must be numbers >= 0, but are A={self.a}, B={self.b}")
-
-
-@dataclass(frozen=True)
-class TableForm:
-    """How a table was read; a model remembers it for later tables of the same kind.
-
-    Attributes:
-        columns: role -> name of the column.
-        separator: what separates labels in a cell; "" if a cell is one label, None if cells are lists.
-    """
-
-    columns: Mapping[str, str] = field(default_factory=dict)
-    separator: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -125,8 +126,12 @@ def decoded(block: bytes, file: Path, first_line: int) -> str:
         text = block.decode()
     except UnicodeDecodeError as error:
         line = first_line + block.count(b"\n", 0, error.start)
+        # Most files that are not UTF-8 come from Windows; UTF-16 starts with a mark of its own.
+        encoding = "UTF-16" if first_line == 1 and block[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
         raise DataError(
-            f"the file must be UTF-8, but has the byte 0x{block[error.start]:02x}; convert it (iconv -t UTF-8)",
+            f"the file must be UTF-8, but has the byte 0x{block[error.start]:02x}; save it as UTF-8 "
+            f"(in Excel: CSV UTF-8), or convert it: iconv -f {encoding} -t UTF-8 {shlex.quote(file.name)} > utf8-"
+            f"{shlex.quote(file.name)}",
             file=file,
             line=line,
         ) from None

@@ -13,6 +13,19 @@ TextFields = Literal["title", "content", "title+content"]
 ROLES = ("text", "title", "content", "labels", "relevance", "uid")
 
 
+@dataclass(frozen=True)
+class TableForm:
+    """How a table was read; a model remembers it for later tables of the same kind.
+
+    Attributes:
+        columns: role -> name of the column.
+        separator: what separates labels in a cell; "" if a cell is one label, None if cells are lists.
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    separator: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """How to read; every field has a default that suits most data."""
@@ -25,6 +38,8 @@ class ReadOptions:
     test: Path | None = None  # a table of test texts beside the one given
     labels: Path | None = None  # a table of label texts beside the one given
     test_fraction: float = 0.2  # share of rows that become test where no test file is given
+    whole: bool = False  # no such share: the rows are all to be judged
+    trained: TableForm | None = None  # how the training data of a model was read: this table is one of the same kind
     split_seed: int = 0  # seed of that split
     propensity_a: float | None = None  # propensity constant A, or None for the data set's own
     propensity_b: float | None = None  # propensity constant B, or None for the data set's own
@@ -39,6 +54,10 @@ class ReadOptions:
                 )
         if not 0 <= self.test_fraction < 1:
             raise DataError(f"--test-fraction must be at least 0 and below 1, but is {self.test_fraction}")
+
+    def separator_to_use(self) -> str | None:
+        """What separates labels in one cell: as given, as in the training, or None to guess."""
+        return self.separator if self.separator is not None or self.trained is None else self.trained.separator
 
     def flags(self) -> list[str]:
         """What a user would type for these options.
@@ -57,7 +76,7 @@ class ReadOptions:
     def _given(self) -> Iterator[tuple[str, str]]:
         """The fields that differ from their defaults, with their flags."""
         default = ReadOptions()
-        for name in (option.name for option in fields(self)):
+        for name in (option.name for option in fields(self) if option.name not in ("whole", "trained")):
             if getattr(self, name) != getattr(default, name):
                 yield name, "--column" if name == "columns" else f"--{name.replace('_', '-')}"
 

@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 from unidex import progress
 from unidex.data.dataset import Dataset, Split
 from unidex.data.texts import Texts
+from unidex.errors import quoted
 from unidex.sparse_rows import row_of_entries
 
 HEAD_ABOVE, TAIL_BELOW = 100, 10
+_FEW = 50  # train texts below which a model is a toy
+_UNIQUE = 0.9  # labels per text above which labels that occur once are most likely a mistake
 
 
 def summarise(dataset: Dataset, *, num_examples: int = 3) -> dict[str, Any]:
@@ -99,6 +102,36 @@ def warnings_of(found: dict[str, Any]) -> list[str]:
     if found["empty_label_texts"]:
         warnings.append(f"{found['empty_label_texts']} labels have no text: they cannot be found by their text")
     return warnings
+
+
+def cautions(dataset: Dataset) -> list[str]:
+    """What makes a model of this data worth little; cheap, so that every training can say it."""
+    train, frequencies = dataset.train, dataset.label_frequencies()
+    num_train, num_used = len(train), int((frequencies > 0).sum())
+    found = []
+    if num_train < _FEW:
+        found.append(
+            f"There are only {num_train} train texts: the model can learn little, and its scores mean little. "
+            "Have some hundred at least."
+        )
+    if num_used == 1:
+        name = quoted(dataset.labels.uid(int(frequencies.argmax())))
+        found.append(
+            f"All labelled texts have the same label, {name}: every text will get it. Is this the column of the labels "
+            "(--column labels=NAME)?"
+        )
+    elif num_train >= _FEW and num_used > _UNIQUE * num_train and int(frequencies.max()) == 1:
+        found.append(
+            "Every label has only one train text. Are the column of the labels (--column labels=NAME) and their "
+            "separator (--separator) right?"
+        )
+    blank = int((train.texts.lengths() == 0).sum())
+    without = _rows_without(train)
+    if blank and train.features is None:
+        found.append(f"{blank:,} of {num_train:,} train texts are empty: drop these rows, they teach nothing right.")
+    if without:
+        found.append(f"{without:,} of {num_train:,} train texts have no label.")
+    return found
 
 
 def _words(texts: Texts) -> float:

@@ -30,6 +30,7 @@ from unidex.features.single_text import TextByText
 from unidex.features.subwords import load_tokenizer, train_tokenizer
 from unidex.features.vocabulary import Counter, Vocabulary, document_frequencies
 from unidex.features.word_places import Placed
+from unidex.sparse_rows import unchecked_csr
 from unidex.storage.mapped import load_array
 
 if TYPE_CHECKING:
@@ -227,8 +228,9 @@ def as_csr(
     weights: NDArray[np.float32], ids: NDArray[np.int32], ends: NDArray[Any], num_features: int
 ) -> sparse.csr_array:
     """A matrix over these arrays, without copying ids and weights; ids must ascend in each row."""
-    indptr = ends.astype(np.int32) if ends[-1] < 1 << 31 else ends
-    matrix = sparse.csr_array((weights, ids, indptr), shape=(len(ends) - 1, num_features), copy=False)
+    if ends[-1] < 1 << 31:
+        return unchecked_csr(weights, ids, ends.astype(np.int32), (len(ends) - 1, num_features))
+    matrix = sparse.csr_array((weights, ids, ends), shape=(len(ends) - 1, num_features), copy=False)
     matrix.has_sorted_indices = True
     matrix.has_canonical_format = True
     return matrix

@@ -114,6 +114,12 @@ class Index(ABC):
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors of labels, one per row."""
 
+    def inner_products(self, queries_ND: NDArray[np.float32], ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The inner product of each text with the vectors of its labels; ids are of labels that are there."""
+        rows = self.vectors(ids_NK.ravel()).reshape(*ids_NK.shape, queries_ND.shape[1])
+        products: NDArray[np.float32] = np.matmul(rows, queries_ND[:, :, None])[:, :, 0]
+        return products
+
     def add(self, vectors: Vectors) -> NDArray[np.int64]:
         """Append labels; the result is their ids."""
         check_vectors(vectors, "label vectors", self.dim)

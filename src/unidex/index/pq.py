@@ -193,16 +193,16 @@ class PqIndex(StoredVectors):
 
     def _scored(self, queries: NDArray[np.float32], ids_BC: NDArray[np.int64]) -> TopK:
         """The candidates in order of their inner products with the texts; an id of -1 is none."""
-        faiss = library()
-        scores_BC = np.full(ids_BC.shape, -np.inf, dtype=np.float32)
-        pointers = [faiss.swig_ptr(array) for array in (queries, scores_BC, ids_BC)]
-        self._flat.compute_distance_subset(len(queries), pointers[0], ids_BC.shape[1], pointers[1], pointers[2])
-        return TopK.rank(ids_BC, scores_BC)
+        return TopK.rank(ids_BC, self.inner_products(queries, ids_BC))
 
     def _padded(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """The vectors with as many zeros behind them as make whole pieces."""
         missing = coded_width(self.dim, self._settings.numbers_a_piece) - self.dim
-        return np.pad(vectors, ((0, 0), (0, missing))) if missing else vectors
+        if not missing:
+            return vectors
+        padded = np.zeros((len(vectors), self.dim + missing), dtype=np.float32)
+        padded[:, : self.dim] = vectors
+        return padded
 
 
 def chosen_lists(num_labels: int) -> int:

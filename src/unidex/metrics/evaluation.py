@@ -25,6 +25,7 @@ DEFAULT_KS: Mapping[str, tuple[int, ...]] = {
     "PSP": (1, 3, 5),
     "PSnDCG": (1, 3, 5),
     "R": (1, 3, 5, 10, 100),
+    "F1": (1, 3, 5),
     "PSR": (1, 3, 5),
     "hits": (1, 3, 5),
     "MRR": (10,),
@@ -302,8 +303,9 @@ def _names(ks: Sequence[int] | Mapping[str, Sequence[int]] | None) -> list[tuple
 def _values(
     metric: str, gains_NK: NDArray[Any], num_positives_N: NDArray[np.integer[Any]], k: int
 ) -> NDArray[np.float64]:
-    if metric in ("R", "nDCG"):
-        return (ranked_lists.recall if metric == "R" else ranked_lists.ndcg)(gains_NK, num_positives_N, k)
+    by_positives = {"R": ranked_lists.recall, "F1": ranked_lists.f1, "nDCG": ranked_lists.ndcg}
+    if metric in by_positives:
+        return by_positives[metric](gains_NK, num_positives_N, k)
     value = {"P": ranked_lists.precision, "hits": ranked_lists.any_hit, "MRR": ranked_lists.reciprocal_rank}[metric]
     return value(gains_NK, k)
 

@@ -84,6 +84,23 @@ def recall(gains_NK: Gains, num_positives_N: NDArray[np.integer[Any]], k: int) -
     return values_N
 
 
+def f1(hits_NK: NDArray[np.bool_], num_positives_N: NDArray[np.integer[Any]], k: int) -> NDArray[np.float64]:
+    """F1@k: the harmonic mean of precision and recall of the first k places.
+
+    Formula: 2 hits / (k + n), with n positives.
+
+    Relations: Equals 2 P@k R@k / (P@k + R@k). At most 2 n / (k + n) where a text has fewer than k positives.
+
+    Hits at places 1 and 3, four positives, k = 3: 2 * 2 / (3 + 4).
+
+    >>> f1(np.array([[True, False, True]]), np.array([4]), 3).round(4).tolist()
+    [0.5714]
+    """
+    at_least_one(k)
+    values_N: NDArray[np.float64] = 2 * hits_NK[:, :k].sum(axis=1, dtype=np.float64) / (float(k) + num_positives_N)
+    return values_N
+
+
 def ndcg(gains_NK: Gains, num_positives_N: NDArray[np.integer[Any]], k: int) -> NDArray[np.float64]:
     """nDCG@k: gains discounted by place, divided by what hits on all first min(k, n) places would be worth.
 

@@ -2,7 +2,7 @@
 
 ``config.toml``, ``encoder.safetensors``, ``encoder/``, ``classifier.safetensors``, ``labels.jsonl``, ``index/``,
 ``neighbours/`` (the kNN part), ``lexical/``, ``calibration.json``, ``ranker.json``, ``metrics.json``, ``train.jsonl``,
-``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
+``train_texts.npy``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from unidex import index as indexes
 from unidex.config import Config
 from unidex.config.recipes import read_saved
 from unidex.config.renamed import OLD_NAMES
+from unidex.data.text_hashes import TextHashes
 from unidex.encoders.registry import load_encoder
 from unidex.errors import ModelError
 from unidex.model.label_set import LabelSet
@@ -57,6 +58,7 @@ _PARTS = (
     "fusing.json",  # a decision tree, in formats before 3
     "metrics.json",
     "train.jsonl",
+    "train_texts.npy",
 )
 # Row tables that are saved with the dense weights of the encoder.
 _ENCODER_TABLES = ("features", "classifier_features")
@@ -92,7 +94,9 @@ def restore(folder: Path) -> None:
             restore_folder(folder)
 
 
-def load(folder: Path, device: str = "cpu") -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str]:
+def load(
+    folder: Path, device: str = "cpu"
+) -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
     """Read the parts of a model, in the order of its arguments; every file is checked against the manifest first."""
     restore(folder)
     _check_manifest(folder)
@@ -107,7 +111,9 @@ def load(folder: Path, device: str = "cpu") -> tuple[Config, Network, LabelSet, 
         ) from error
 
 
-def _read(folder: Path, device: str) -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str]:
+def _read(
+    folder: Path, device: str
+) -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
     config = read_saved(folder)
     try:
         dense = load_file(folder / "encoder.safetensors", device=device)
@@ -142,7 +148,9 @@ def _read(folder: Path, device: str) -> tuple[Config, Network, LabelSet, Scorer,
         None if calibration is None else Calibration.from_dict(calibration),
         LexicalPart.load(lexical_folder, len(labels)) if lexical_folder.is_dir() else None,
     )
-    return config, network, labels, scorer, metrics, log
+    texts_file = folder / "train_texts.npy"
+    train_texts = TextHashes.load(texts_file) if texts_file.exists() else None
+    return config, network, labels, scorer, metrics, log, train_texts
 
 
 def _read_json(file: Path) -> Any:
@@ -176,6 +184,8 @@ def _write(folder: Path, model: Model) -> None:
         (folder / "ranker.json").write_text(json.dumps(scorer.fitted.as_dict()) + "\n", encoding="utf-8")
     (folder / "metrics.json").write_text(json.dumps(model.metrics, indent=2) + "\n", encoding="utf-8")
     (folder / "train.jsonl").write_text(model.log, encoding="utf-8")
+    if model.train_texts is not None:
+        model.train_texts.save(folder / "train_texts.npy")
     (folder / "MODEL_CARD.md").write_text(_card(model), encoding="utf-8")
     manifest = {"format": FORMAT, "files": _hashes(folder)}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")

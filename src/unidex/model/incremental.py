@@ -62,6 +62,7 @@ def teach(model: Model, texts: Sequence[str], positives: sparse.csr_array) -> di
     scorer.index.replace(labels, layout.with_frequencies(rows_UD, frequencies[labels]))
     model.labels = replace(model.labels, frequencies=frequencies)
     known.remember(model, texts, vectors_NJ, positives)
+    model.know_texts(texts)
     return {
         "num_texts": len(texts),
         "num_pairs": int(positives.nnz),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.config import Config
-from unidex.data.dataset import TableForm
+from unidex.data.read_options import TableForm
+from unidex.data.text_hashes import TextHashes
 from unidex.errors import DataError, ModelError, UnidexError
-from unidex.features.known_words import KnownWords, Shares
+from unidex.features.known_words import Shares
 from unidex.model import folder as model_folder
 from unidex.model.journal import Change, Journal, check_change, check_label, check_uids, parse_change
 from unidex.model.label_set import LabelSet
@@ -47,14 +47,22 @@ class Model(ModelMethods):
         scorer: ranks labels by the queries of texts.
         metrics: measured values and choices.
         log: train.jsonl, one JSON object per line.
+        train_texts: hashes of the texts it was trained on; None for models that were made before they were kept.
         journal: of the folder that the model was loaded from; None for a model in memory.
     """
 
     def __init__(
-        self, config: Config, network: Network, labels: LabelSet, scorer: Scorer, metrics: dict[str, Any], log: str = ""
+        self,
+        config: Config,
+        network: Network,
+        labels: LabelSet,
+        scorer: Scorer,
+        metrics: dict[str, Any],
+        log: str = "",
+        train_texts: TextHashes | None = None,
     ) -> None:
         self.config: Config = config
-        self.network, self.metrics, self.log = network, metrics, log
+        self.network, self.metrics, self.log, self.train_texts = network, metrics, log, train_texts
         self.scorer: Scorer = scorer
         # A copy: labels that are added here must not appear elsewhere.
         self.labels = replace(labels)
@@ -164,19 +172,6 @@ class Model(ModelMethods):
             return blocks[0]
         return TopK.concatenate(blocks)
 
-    def known_shares(self, texts: Sequence[str]) -> Shares | None:
-        """How much of each text the model knows; None for an encoder without a vocabulary of words."""
-        return None if self._known_words is None else self._known_words.shares(texts)
-
-    @cached_property
-    def _known_words(self) -> KnownWords | None:
-        return KnownWords.of(self.network.encoder, self.labels.texts)
-
-    def _know(self, label_texts: Sequence[str]) -> None:
-        """The words of changed labels are known from now on."""
-        if (words := self.__dict__.get("_known_words")) is not None:
-            words.add(label_texts)
-
     def probabilities(
         self, topk: TopK, mode: Mode | None = None, known: Shares | None = None
     ) -> NDArray[np.float32] | None:
@@ -213,6 +208,12 @@ class Model(ModelMethods):
         blocks += [layout.knn_vectors(vectors).cpu().numpy() for vectors in self.vector_blocks(texts)]
         # All at once: if they are so many that lists are made, k-means must see all of them.
         knn.add(np.concatenate(blocks), positives, texts)
+        self.know_texts(texts)
+
+    def know_texts(self, texts: Sequence[str]) -> None:
+        """Count texts among those that the model was trained on."""
+        if self.train_texts is not None:
+            self.train_texts = self.train_texts.with_texts(texts)
 
     def add_labels(self, texts: Sequence[str], uids: Sequence[str] | None = None) -> NDArray[np.int64]:
         """Add labels without training; the result is their ids.

@@ -6,12 +6,14 @@ import io
 import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from unidex.errors import ModelError
+from unidex.features.known_words import KnownWords, Shares
 from unidex.model.predicted_labels import Predictions
 from unidex.scoring.layout import Mode
 
@@ -50,6 +52,19 @@ class ModelMethods:
         probabilities = self.probabilities(topk, mode, shares)
         known = None if shares is None else shares.known_N
         return Predictions(texts, topk.ids, topk.scores, probabilities, known, self.labels)
+
+    def known_shares(self: Any, texts: Sequence[str]) -> Shares | None:
+        """How much of each text the model knows; None for an encoder without a vocabulary of words."""
+        return None if self._known_words is None else self._known_words.shares(texts)
+
+    @cached_property
+    def _known_words(self: Any) -> KnownWords | None:
+        return KnownWords.of(self.network.encoder, self.labels.texts)
+
+    def _know(self: Any, label_texts: Sequence[str]) -> None:
+        """The words of changed labels are known from now on."""
+        if (words := self.__dict__.get("_known_words")) is not None:
+            words.add(label_texts)
 
     def explain(
         self: Any,

@@ -21,6 +21,7 @@ from unidex.index.base import read_manifest, saved_folder
 from unidex.scoring.label_texts import LabelTexts
 from unidex.scoring.nearest_texts import NearestTexts
 from unidex.scoring.snippets import Snippets
+from unidex.sparse_rows import sparse_product, unchecked_csr
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
@@ -217,12 +218,9 @@ class KnnPart:
         kept_BK = shares_BK > 0
         starts = np.concatenate([[0], np.cumsum(kept_BK.sum(axis=1))]).astype(np.int32)
         chosen = near.ids[kept_BK].astype(np.int32)
-        shares_BT = sparse.csr_array((shares_BK[kept_BK], chosen, starts), shape=(len(near), self.num_texts))
-        scores_BL: sparse.csr_array = shares_BT @ self._positives
-        if hidden_L is not None:
-            scores_BL = _without_columns(scores_BL, hidden_L)
-        scores_BL.sort_indices()
-        return scores_BL
+        shares_BT = unchecked_csr(shares_BK[kept_BK], chosen, starts, (len(near), self.num_texts))
+        scores_BL = sparse_product(shares_BT, self._positives)
+        return scores_BL if hidden_L is None else _without_columns(scores_BL, hidden_L)
 
     def label_texts(self) -> LabelTexts:
         """The training texts of each label, computed at the first call."""

@@ -157,14 +157,12 @@ class Layout:
         found: NDArray[np.float32] = rows_ND[:, self._columns(head)] / np.float32(self.weight(head) or 1.0)
         return found
 
-    def scores(self, queries_ND: NDArray[np.float32], rows_NKD: NDArray[np.float32], head: Head) -> NDArray[np.float32]:
-        """The score of each text with its candidates by one head, without the weight."""
+    def head_queries(self, queries_ND: NDArray[np.float32], head: Head) -> NDArray[np.float32]:
+        """The queries of texts by one head alone, divided by its weight: inner products are the head's scores."""
+        found = np.zeros_like(queries_ND)
         columns = self._columns(head)
-        products: Tensor = torch.einsum(
-            "nd,nkd->nk", torch.from_numpy(queries_ND[:, columns]), torch.from_numpy(rows_NKD[:, :, columns])
-        )
-        scores: NDArray[np.float32] = products.div_(self.weight(head) or 1.0).numpy()
-        return scores
+        np.divide(queries_ND[:, columns], np.float32(self.weight(head) or 1.0), out=found[:, columns])
+        return found
 
     def side_by_side(self, vectors: Vectors, mode: Mode = "both") -> Tensor:
         """The vectors of both heads side by side, N x J, without weights, label prior and tree levels."""

@@ -28,7 +28,7 @@ from unidex.config import Features
 from unidex.errors import ModelError
 from unidex.features.groups import groups_of
 from unidex.features.single_text import words_in
-from unidex.sparse_rows import row_of_entries, unchecked_csr
+from unidex.sparse_rows import row_of_entries, sparse_product, unchecked_csr
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
@@ -161,7 +161,7 @@ class LexicalPart:
             k: number of places.
             hidden_L: labels that must not be returned; None where all may be.
         """
-        scores = sparse.csr_array(rows_NF @ self._labels_by_word)
+        scores = sparse_product(rows_NF, self._labels_by_word)
         if hidden_L is not None:
             scores.data[hidden_L[scores.indices]] = 0
             scores.eliminate_zeros()

@@ -21,7 +21,7 @@ from scipy import sparse
 
 from unidex.index import Index
 from unidex.index.tree import TreeIndex
-from unidex.scoring.layout import Layout
+from unidex.scoring.layout import Head, Layout
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import WeightedSum, sum_parts
@@ -99,10 +99,12 @@ class Pairs:
         return self.lexical.overlaps(self.queries.words, self.ids_NK)
 
     @cached_property
-    def rows(self) -> NDArray[np.float32]:
-        """The rows of the candidates."""
-        rows = self.index.vectors(self.ids_NK.ravel())
-        return rows.reshape(*self.ids_NK.shape, rows.shape[1])
+    def head_scores(self) -> dict[Head, NDArray[np.float32]]:
+        """The score of each pair by each head."""
+        heads = self.layout.heads
+        queries = np.concatenate([self.layout.head_queries(self.queries.vectors, head) for head in heads])
+        found = self.index.inner_products(queries, np.concatenate([self.ids_NK] * len(heads)))
+        return dict(zip(heads, np.split(found, len(heads)), strict=True))
 
 
 Feature = Callable[[Pairs], NDArray[Any]]
@@ -143,13 +145,13 @@ def ranking_feature(function: Feature) -> Feature:
 @ranking_feature
 def dual(pairs: Pairs) -> NDArray[np.float32]:
     """The score of the dual encoder."""
-    return pairs.layout.scores(pairs.queries.vectors, pairs.rows, "dual")
+    return pairs.head_scores["dual"]
 
 
 @ranking_feature
 def classifier(pairs: Pairs) -> NDArray[np.float32]:
     """The score of the classifier."""
-    return pairs.layout.scores(pairs.queries.vectors, pairs.rows, "classifier")
+    return pairs.head_scores["classifier"]
 
 
 @ranking_feature

@@ -55,12 +55,13 @@ def create_app(
         task.cancel()
         await asyncio.to_thread(service.stop)
 
-    routers = [model_routes(service), label_routes(service), status_routes(service), page_routes()]
+    document: dict[str, Any] = {}
+    routers = [model_routes(service), label_routes(service), status_routes(service), page_routes(document)]
     app = FastAPI(
         title="unidex",
         version=__version__,
         lifespan=lifespan,
-        openapi_url="/v1/openapi.json",
+        openapi_url=None,  # page_routes answers with the document, as a route that is counted
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -68,8 +69,8 @@ def create_app(
     )
     for router in routers:
         app.include_router(router)
-    openapi = make_document(app, settings.limits)
-    app.openapi = lambda: openapi  # type: ignore[method-assign]
+    document |= make_document(app, settings.limits)
+    app.openapi = lambda: document  # type: ignore[method-assign]
     return Gate(app, service)
 
 

@@ -13,6 +13,7 @@ from unidex.server import schemas
 from unidex.server.problems import MEDIA_TYPE, ProblemBody, title_of
 from unidex.server.settings import Limits
 
+_BYTES = "application/octet-stream"
 _REF = "#/components/schemas/{name}"
 _RETRY = {"retry-after": {"description": "Seconds to wait before another try.", "schema": {"type": "integer"}}}
 _WHEN = {
@@ -47,7 +48,7 @@ def describe(
     counted: bool = True,
     media_type: str = "application/json",
 ) -> dict[str, Any]:
-    """Describe a route for a decorator of FastAPI: its answer (None for plain text), its problems, its body.
+    """Describe a route for a decorator of FastAPI: its answer (None for text or bytes), its problems, its body.
 
     ``problems`` are statuses beside the common ones; ``counted`` says that the limit of concurrent requests holds.
     """
@@ -60,7 +61,11 @@ def describe(
         responses[number] = {"description": _WHEN[number], "content": {MEDIA_TYPE: {"schema": _ref(ProblemBody)}}}
         if number in (429, 503):
             responses[number]["headers"] = _RETRY
-    taken = {"required": True, "content": {"application/json": {"schema": _ref(body)}}} if body is not None else None
+    taken = None
+    if body is bytes:
+        taken = {"required": True, "content": {_BYTES: {"schema": {"type": "string", "format": "binary"}}}}
+    elif body is not None:
+        taken = {"required": True, "content": {"application/json": {"schema": _ref(body)}}}
     return {
         "status_code": status,
         "responses": responses,
@@ -77,7 +82,7 @@ def make_document(app: FastAPI, limits: Limits) -> dict[str, Any]:
     made: dict[str, Any] = get_openapi(
         title="unidex",
         version=__version__,
-        summary="Match a text to the right few of thousands to hundreds of millions of labels.",
+        summary="Match a text to the right few of thousands or hundreds of thousands of labels.",
         routes=app.routes,
     )
     _, components = msgspec.json.schema_components(_TYPES, ref_template=_REF)
@@ -89,10 +94,11 @@ def make_document(app: FastAPI, limits: Limits) -> dict[str, Any]:
                 if not answer.get("description") or answer["description"] == "Successful Response":
                     answer["description"] = title_of(int(status))
     _add_limits(components, limits)
-    for name in ("similar", "neighbours"):
-        for parameter in made["paths"][f"/v1/labels/{{id}}/{name}"]["get"]["parameters"]:
-            if parameter["name"] == "k":
-                parameter["schema"]["maximum"] = limits.k
+    for operations in made["paths"].values():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] == "k":
+                    parameter["schema"]["maximum"] = limits.k
     return made
 
 

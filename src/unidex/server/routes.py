@@ -11,14 +11,17 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi.staticfiles import StaticFiles
 
 from unidex.model.label_set import Frequency, LabelRow, Order
+from unidex.scoring.layout import Mode
 from unidex.server import schemas
 from unidex.server.counters import MEDIA_TYPE
 from unidex.server.openapi import describe
 from unidex.server.problems import ProblemError
 from unidex.server.service import Service
+from unidex.server.table_upload import TableKind, TableOptions
 
 _bearer = HTTPBearer(auto_error=False, description="A line of the file that --token-file names.")
 _encode = msgspec.json.Encoder().encode
+_BYTES = "application/octet-stream"
 LabelId = Annotated[int, Path(alias="id", ge=0, description="The id of the label.")]
 NumSimilar = Annotated[int, Query(alias="k", ge=1, description="Number of similar labels.")]
 
@@ -36,6 +39,26 @@ def model_routes(service: Service) -> APIRouter:
         """Predict the labels of texts, best first."""
         # For the document; the gate answers before.
         return Response(await service.predict(await request.body(), bool), media_type="application/json")
+
+    @router.post("/v1/predict/table", **describe(None, 422, media_type=_BYTES, body=bytes))
+    async def predict_table(
+        request: Request,
+        source: Annotated[TableKind, Query(description="The kind of the table in the body.")] = "csv",
+        target: Annotated[TableKind, Query(description="The kind of the table in the answer.")] = "csv",
+        column: Annotated[
+            str | None, Query(max_length=1000, description="The column of the texts; default: that of the training.")
+        ] = None,
+        k: Annotated[int, Query(ge=1, description="Labels per text.")] = 5,
+        mode: Annotated[Mode | None, Query(description="Heads that count; default: the mode of the model.")] = None,
+        min_probability: Annotated[float, Query(ge=0, le=1, description="Minimum probability of a label.")] = 0.0,
+    ) -> Response:
+        """Predict the texts of a table, which is the body; the answer has all its columns, then the labels."""
+        options = TableOptions(
+            source=source, target=target, column=column, k=k, mode=mode, min_probability=min_probability
+        )
+        table = await service.predict_table(await request.body(), options)
+        headers = {"cache-control": "no-store", "content-disposition": f'attachment; filename="labels.{target}"'}
+        return Response(table, headers=headers, media_type=_BYTES)
 
     @router.post("/v1/explain", **describe(schemas.ExplainAnswer, 422, body=schemas.ExplainRequest))
     async def explain(request: Request) -> Response:
@@ -164,10 +187,18 @@ def status_routes(service: Service) -> APIRouter:
     return router
 
 
-def page_routes() -> APIRouter:
-    """Routes of the page and its files."""
+def page_routes(document: dict[str, Any]) -> APIRouter:
+    """Routes of the page, of the OpenAPI document and of the page that shows it."""
     router = APIRouter(include_in_schema=False)
     files = StaticFiles(directory=Folder(__file__).with_name("page"))
+
+    @router.get("/v1/openapi.json")
+    async def openapi() -> Response:
+        return Response(_encode(document), media_type="application/json")
+
+    @router.get("/docs")
+    async def docs(request: Request) -> Response:
+        return await file(request, "api.html")
 
     @router.get("/")
     @router.get("/page/{name}")

@@ -65,6 +65,7 @@ def _serve(settings: Settings, listener: socket.socket, on_ready: Callable[[Serv
     server.run([listener])
     if service.failure is not None:
         raise service.failure
+    logger.info("The service has stopped.")
 
 
 def make_server(settings: Settings, on_ready: Callable[[Service], None]) -> tuple[uvicorn.Server, Service]:
@@ -84,11 +85,17 @@ def make_server(settings: Settings, on_ready: Callable[[Service], None]) -> tupl
             stop()
             return
         service.is_draining = True
+        logger.info(
+            "SIGTERM: answering for %g s more, then finishing the running requests within %g s.",
+            settings.drain_seconds,
+            settings.finish_seconds,
+        )
         asyncio.get_running_loop().call_later(settings.drain_seconds, end)
 
     def stop() -> None:
         # A further signal does not wait for the requests.
         server.force_exit = server.should_exit
+        logger.info("Stopping %s.", "at once" if server.force_exit else "when the running requests are finished")
         server.should_exit = True
 
     def end() -> None:
@@ -175,6 +182,8 @@ class Supervisor:
         return worker
 
     def _stop(self, number: int, frame: object) -> None:
+        if not self._should_exit:
+            logger.info("%s: stopping %d workers.", signal.Signals(number).name, len(self._workers))
         self._should_exit = True
 
     def _signal_workers(self, number: int, frame: object = None) -> None:

@@ -35,6 +35,7 @@ from unidex.server.schemas import (
 )
 from unidex.server.security import Tokens
 from unidex.server.settings import Settings
+from unidex.server.table_upload import TableOptions, answer_table
 from unidex.storage.locks import LockedError
 from unidex.verbs.labels import teach_texts
 
@@ -103,6 +104,21 @@ class Service:
                 raise ClientLeftError from None
             raise
         return answer
+
+    async def predict_table(self, body: bytes, options: TableOptions) -> bytes:
+        """Predict the texts of an uploaded table; the result is a table. Other requests are answered in between."""
+        check_k(options.k, self.limits)
+        live, loop = self.live, asyncio.get_running_loop()
+        if options.min_probability:
+            try:
+                live.model.min_probability(options.min_probability, options.mode)
+            except UnidexError as error:
+                raise ProblemError(422, str(error), field="min_probability") from None
+
+        def run(function: Callable[[], T]) -> T:
+            return asyncio.run_coroutine_threadsafe(self._call(lambda host: function()), loop).result()
+
+        return await asyncio.to_thread(answer_table, live.model, body, options, self.limits, run)
 
     async def explain(self, body: bytes) -> ExplainAnswer:
         """Answer POST /v1/explain."""

@@ -31,7 +31,7 @@ class TrainingLog:
     def validation(self, epoch: int, step: int, metrics: dict[str, float]) -> None:
         """The network was scored on the validation split."""
         picked = ", ".join(f"{name} {metrics[name]:.2f}" for name in _SHOWN if name in metrics)
-        logger.info("Epoch %d: validation %s.", epoch, picked)
+        logger.info("Epoch %d: held-out texts: %s.", epoch, picked)
         rounded = {name: round(value, 4) for name, value in metrics.items()}
         record = {"epoch": epoch, "step": step, "validation": rounded}
         self._write(record, {f"validation/{name}": value for name, value in rounded.items()})

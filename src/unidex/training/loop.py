@@ -95,7 +95,7 @@ class Trainer:
         if resume:
             self._resume()
         epochs, patience = self.config.train.epochs, self.config.train.patience or math.inf
-        with self._listening(), progress.task("training", self.num_steps, unit="steps") as advance:
+        with self._listening(), progress.task("training", self.num_steps, unit="steps", fills_phase=True) as advance:
             advance(self.step)
             while self.epoch < epochs and self.validations_without_gain < patience:
                 self._run_epoch(advance)
@@ -109,7 +109,7 @@ class Trainer:
         if self._best is not None:
             self._load_network(self._best)
         seconds = time.monotonic() - started
-        logger.info("Training took %.1f s for %d steps.", seconds, self.step)
+        self._tell_end(seconds)
         return {
             "epochs": self.epoch,
             "steps": self.step,
@@ -117,6 +117,19 @@ class Trainer:
             "best_epoch": self.best_epoch or self.epoch,
             "best": None if self._best is None else {self.config.train.metric: self._best_value},
         }
+
+    def _tell_end(self, seconds: float) -> None:
+        train = self.config.train
+        logger.info("%d steps took %.1f s.", self.step, seconds)
+        if self.epoch < train.epochs:
+            logger.info(
+                "Stopped after epoch %d of at most %d, and kept epoch %d: a further epoch raised the score of held-out "
+                "texts by less than %g%% (train.min_gain).",
+                self.epoch,
+                train.epochs,
+                self.best_epoch,
+                100 * train.min_gain,
+            )
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
@@ -157,7 +170,7 @@ class Trainer:
             if self.step % _LOG_EVERY == 0:
                 self._check(total)
                 speed = (self._seen - texts_before) / max(time.monotonic() - started, 1e-9)
-                advance(0, f"epoch {self.epoch + 1}, loss {float(total) / self.batch:.4f}, {speed:,.0f} texts/s")
+                advance(0, f"epoch {self.epoch + 1}, {speed:,.0f} texts/s")
             stopping = self.processes.any(self._is_stopping)
             # At the end of an epoch, validation comes first.
             if stopping or (self._is_checkpoint_due() and self.batch < len(batches)):

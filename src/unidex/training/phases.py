@@ -62,10 +62,11 @@ def with_metric(config: Config) -> Config:
     return changed(config, {"train": {"metric": METRICS[config.predict.favour]}})
 
 
-def with_batch_size(config: Config, num_texts: int) -> Config:
+def with_batch_size(config: Config, num_texts: int, *, tell: bool = True) -> Config:
     """A recipe whose batches have a size."""
     if config.train.batch_size > 0:
         return config
     size = batch_size_for(num_texts)
-    logger.info("Batches of %d texts, for %d train texts.", size, num_texts)
+    if tell:
+        logger.info("Batches of %d texts: that is %d steps per epoch.", size, math.ceil(num_texts / size))
     return changed(config, {"train": {"batch_size": size}})

@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from unidex import progress
 from unidex.config import Config
 from unidex.config.recipes import join_stages
 from unidex.config.rules import check_rules
 from unidex.data.dataset import Dataset
+from unidex.data.text_hashes import TextHashes
 from unidex.distributed import ALONE, Processes
 from unidex.encoders import registry as encoders
 from unidex.model.label_set import LabelSet
@@ -29,9 +31,10 @@ from unidex.storage.atomic import write_text
 from unidex.training.loop import Trainer
 from unidex.training.phases import DECAY, SIMULATED_DECAY, changed, decay_recipe, with_batch_size, with_metric
 from unidex.training.stage_networks import StageNetworks
+from unidex.training.timetable import FINISH, FIT, INDEX, TRAIN, TRIAL, stage_phase
 from unidex.training.transfer import summarise_stages
 from unidex.training.tree_setup import learns_labels
-from unidex.training.trials import PLAIN, POINTS, TRIALS, plan_trials
+from unidex.training.trials import PLAIN, TRIALS, plan_trials
 from unidex.training.unseen_labels import settle_unseen
 from unidex.training.validation import Choice, NothingHeldOutError, Validation
 
@@ -111,9 +114,15 @@ class Run:
         stages = self._earlier_stages(resume=resume)
         best = self._best_trial(resume=resume)
         network, config, result = best.trainer.network, best.config, best.result
-        ranker, calibration = self._fit(best, resume=resume)
+        with progress.phase(FIT):
+            ranker, calibration = self._fit(best, resume=resume)
         if config.train.decay_epochs > 0:
-            network, result = self._decay(best, resume=resume)
+            logger.info(
+                "Final training: all %d texts, also those held out before, while learning rates decay to 0.",
+                len(self.dataset.train),
+            )
+            with progress.phase(FINISH):
+                network, result = self._decay(best, resume=resume)
         metrics["training"] = result if not stages else summarise_stages(stages | {self._last: result})
         if best.choice is not None:
             chosen = {name: value for name, value in vars(best.choice).items() if name not in ("metrics", "value")}
@@ -135,10 +144,13 @@ class Run:
         settle_unseen(network, config, learned)
         labels = LabelSet.of(self.dataset)
         train = (self._networks.texts, self.dataset.train.positives)
-        model = Model.build(
-            self._whole(config), network, labels, self._networks.labels, metrics, train, self.dataset.train.texts
-        )
+        logger.info("Building the search index of %d labels.", len(labels))
+        with progress.phase(INDEX):
+            model = Model.build(
+                self._whole(config), network, labels, self._networks.labels, metrics, train, self.dataset.train.texts
+            )
         model.scorer.calibration, model.scorer.fitted = calibration, ranker
+        model.train_texts = TextHashes.of(self.dataset.train.texts)
         if config.predict.rank == "learned":
             assert self._validation is not None
             model.scorer.lexical = self._validation.lexical
@@ -158,6 +170,11 @@ class Run:
             prepared = (self._networks.texts, self._networks.labels)
             try:
                 self._validation = Validation.of(self.dataset, share, self.seed, *prepared, self.processes)
+                logger.info(
+                    "Training on %d texts; %d are held out, to decide when to stop and how to rank.",
+                    len(self._validation.rows),
+                    len(self._validation.split),
+                )
             except NothingHeldOutError as error:
                 if self.config.predict.rank == "decision-tree":
                     raise
@@ -167,15 +184,16 @@ class Run:
         rows = None if self._validation is None else self._validation.rows
         results = {}
         for name, config in self._earlier:
-            logger.info("stage %d of %d: %s", self._stage + 1, len(self._earlier) + 1, name)
+            logger.info("Stage %d of %d: %s.", self._stage + 1, len(self._earlier) + 1, name)
             validation = self._validation if learns_labels(config) else None
-            trainer, results[name] = self._train(
-                config, rows, f"training-{name}", resume=resume, validation=validation, has_next_phase=True
-            )
+            with progress.phase(stage_phase(name)):
+                trainer, results[name] = self._train(
+                    config, rows, f"training-{name}", resume=resume, validation=validation, has_next_phase=True
+                )
             self._networks.start_from(trainer.network, config)
             self._stage += 1
         if self._earlier:
-            logger.info("stage %d of %d: %s", self._stage + 1, len(self._earlier) + 1, self._last)
+            logger.info("Stage %d of %d: %s.", self._stage + 1, len(self._earlier) + 1, self._last)
         return results
 
     def _best_trial(self, *, resume: bool) -> _Trial:
@@ -195,11 +213,14 @@ class Run:
             phase = "training" if name == PLAIN else f"training-{name}"
             if self._earlier:
                 phase = f"training-{self._last}"
-            trainer, result = self._train(config, rows, phase, resume=resume, validation=validation)
+            if name != PLAIN:
+                logger.info("Trial of %s: training again, to see whether held-out texts score higher.", TRIALS[name])
             choice = None
-            if validation is not None:
-                choice = validation.choice(trainer.network, result["best_epoch"], config)
-                values[name] = choice.value
+            with progress.phase(TRAIN if name == PLAIN else TRIAL):
+                trainer, result = self._train(config, rows, phase, resume=resume, validation=validation)
+                if validation is not None:
+                    choice = validation.choice(trainer.network, result["best_epoch"], config)
+                    values[name] = choice.value
             # Of equal trials the first stays: the plain one.
             if best is None or values[name] > max(values[other] for other in values if other != name):
                 best = _Trial(config, trainer, choice, result)
@@ -207,8 +228,8 @@ class Run:
         assert best is not None
         for name in values.keys() - {PLAIN}:
             decision = "with" if values[name] > values[PLAIN] else "without"
-            found = (values[name], POINTS[name], values[PLAIN], decision)
-            logger.info("%s: validation score %.2f with %s, %.2f without. Training %s them.", TRIALS[name], *found)
+            found = (decision, TRIALS[name], values[name], values[PLAIN])
+            logger.info("The model trains %s %s: held-out texts score %.2f with them, %.2f without.", *found)
         if trained:
             # All trials share the encoder, which is now as the last one left it.
             self._networks.restore_encoder(trained)
@@ -237,8 +258,8 @@ class Run:
                 None if calibration is None else Calibration.from_dict(calibration),
             )
         logger.info(
-            "Ranker and probabilities: simulating the decay phase on the training part, so that they match the final "
-            "scores."
+            "Ranker and probabilities: fitted to the held-out texts after a simulated final training without them, so "
+            "that they match the final scores."
         )
         before = best.trainer.state()
         network, _ = self._decay(best, resume=resume, rows=self._validation.rows, phase=SIMULATED_DECAY)

@@ -20,10 +20,15 @@ _MIN_PRECISION = 0.2
 _MAX_TEXTS = 20_000
 PLAIN = "plain"
 # The trials, and what each trains with.
-TRIALS = {"gandalf": "Gandalf", "hard": "Hard negatives"}
-POINTS = {"gandalf": "label points", "hard": "mined labels"}
+TRIALS = {"gandalf": "label texts as training points (Gandalf)", "hard": "mined hard negatives"}
 
 Changes = dict[str, dict[str, Any]]
+
+
+def may_try(config: Config, num_texts: int) -> bool:
+    """Whether something may be tried beside the recipe as it is: it needs a validation split and few texts."""
+    wants = config.augment.method == "auto" or config.pool.try_hard_negatives > 0
+    return wants and config.train.validation > 0 and num_texts <= _MAX_TEXTS
 
 
 def plan_trials(dataset: Dataset, config: Config, seed: int) -> dict[str, Changes]:

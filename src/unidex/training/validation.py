@@ -173,7 +173,7 @@ class Validation:
             )
             metrics = metrics_with(weights)
             logger.info(
-                "Fusion weights (validation): dual %g, classifier %g, kNN %g, label prior %g.",
+                "Fusion weights, the best on held-out texts: dual %g, classifier %g, kNN %g, label prior %g.",
                 weights.fusion,
                 1 - weights.fusion,
                 weights.knn,

@@ -6,55 +6,57 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from unidex.data.dataset import Dataset
-from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
+from unidex.errors import DataError
 from unidex.features.known_words import KnownWords
-from unidex.verbs.evaluate import match_labels, predict_split
+from unidex.verbs.evaluate import predict_split
+from unidex.verbs.judgement import judge, read_for
 from unidex.verbs.models import load_model, model_to_change
-from unidex.verbs.score import find_split
+
+# A fit to fewer texts would be worse than the fit of the training that it replaces.
+MIN_FIT = 50
 
 
 def calibrate(
     folder: Path,
     data: Dataset | str | Path,
     *,
-    split: str = "test",
+    split: str | None = None,
     precision: float = 0.9,
     check: bool = False,
     plot: Path | None = None,
     reading: ReadOptions | None = None,
+    with_train_texts: bool = False,
 ) -> dict[str, Any]:
-    """Fit the probabilities of a model folder to held-out texts; the result tells how well they hold.
+    """Fit the probabilities of a model folder to texts that it was not trained on; the result tells how well they hold.
 
-    With ``check``, the probabilities that the model has are measured, and nothing changes. ``precision`` asks for a
-    threshold, ``plot`` names a file for the reliability diagram.
+    The texts are those of `unidex.verbs.judgement.judge`. With ``check``, the probabilities that the model has are
+    measured, and nothing changes. ``precision`` asks for a threshold, ``plot`` names the file of a reliability diagram.
     """
-    from unidex.scoring.calibration_fit import PLACES, Places, fit_calibration, measure_calibration
+    from unidex.scoring.calibration_fit import MIN_TEXTS, PLACES, Places, fit_calibration, measure_calibration
 
-    dataset = data if isinstance(data, Dataset) else read(data, reading)
-    texts = find_split(dataset, split)
     with nullcontext(load_model(folder)) if check else model_to_change(folder) as model:
         mode = model.config.predict.mode
         if check:
             model.min_probability(0.0)  # a model without probabilities is refused before anything is predicted
-        ids_of = match_labels(model, dataset)
-        frequencies = np.zeros(dataset.num_labels, dtype=np.int64)
-        frequencies[ids_of[ids_of >= 0]] = model.labels.frequencies[ids_of >= 0]
-        topk = predict_split(model, dataset, texts, mode, PLACES)
+        dataset = data if isinstance(data, Dataset) else read_for(model, data, reading)
+        judged = judge(model, dataset, split=split, with_train_texts=with_train_texts)
+        texts = judged.split
+        _refuse_few(len(texts), MIN_TEXTS if check else MIN_FIT)
+        topk = predict_split(model, texts, mode, PLACES)
         words = KnownWords.of(model.network.encoder, model.labels.texts)
         familiarity, of_random = (None, None) if words is None else words.familiarities(list(texts.texts))
-        places = Places.of(topk, texts.positives, texts.filter_pairs, frequencies, familiarity)
+        places = Places.of(topk, texts.positives, texts.filter_pairs, judged.frequencies_L, familiarity)
         if check and model.scorer.calibration is not None:
             probabilities = places.probabilities(model.scorer.calibration)
         else:
             model.scorer.calibration, probabilities = fit_calibration(
                 places, mode=mode, precision=precision, random_M=of_random
             )
-            model.metrics["calibration"] = model.scorer.calibration.summary() | {"data": dataset.name, "split": split}
-    found = {"model": str(folder), "data": dataset.name, "split": split}
+            model.metrics["calibration"] = model.scorer.calibration.summary() | {"data": dataset.name}
+    found = {"model": str(folder), "data": dataset.name, "num_left_out": judged.num_left_out}
+    found |= {"num_unknown_labels": judged.num_unknown_labels, "num_unknown_pairs": judged.num_unknown_pairs}
     found |= measure_calibration(places, model.scorer.calibration, probabilities)
     if plot is not None:
         from unidex.report.pictures import draw_reliability
@@ -62,3 +64,11 @@ def calibrate(
         draw_reliability(found, plot)
         found["plot"] = str(plot)
     return found
+
+
+def _refuse_few(num_texts: int, minimum: int) -> None:
+    if num_texts < minimum:
+        raise DataError(
+            f"probabilities need at least {minimum} texts that the model was not trained on, but there are "
+            f"{num_texts}; take more"
+        )

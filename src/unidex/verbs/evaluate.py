@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from unidex import progress
-from unidex.data.dataset import Dataset, Split
-from unidex.errors import DataError, quoted
+from unidex.data.dataset import Dataset, Propensity, Split
 from unidex.metrics.evaluation import places_needed
-from unidex.topk import PADDING, TopK
-from unidex.verbs.score import Scores, find_split, score_topk
+from unidex.topk import TopK
+from unidex.verbs.judgement import judge, read_for
+from unidex.verbs.score import Scores, score_places
 
 if TYPE_CHECKING:
     from unidex.model.model import Model
@@ -21,37 +20,50 @@ if TYPE_CHECKING:
 _BLOCK = 4096
 
 
-def evaluate(model: Model, dataset: Dataset, *, split: str = "test", mode: Mode | None = None, k: int = 100) -> Scores:
-    """Score a model on a split of a data set. Labels are matched by uid; either side may have labels of its own."""
-    texts = find_split(dataset, split)
-    return score_topk(predict_split(model, dataset, texts, mode, k), dataset, texts)
+def evaluate(
+    model: Model,
+    dataset: Dataset | str | Path,
+    *,
+    split: str | None = None,
+    mode: Mode | None = None,
+    k: int = 100,
+    with_train_texts: bool = False,
+    propensity: Propensity | None = None,
+) -> Scores:
+    """Score a model on the test texts of a data set, or on all of its texts if it has no test texts.
+
+    Labels are matched by uid. All labels of the model are predicted, whether or not the data set has them; labels that
+    the model does not know are misses. Frequencies and propensities are those of the training.
+
+    Args:
+        model: the model.
+        dataset: texts with their labels, or where to read them, with the columns of the training.
+        split: "test" or "train" for one part of the data set.
+        mode: the heads to predict with.
+        k: labels to predict per text.
+        with_train_texts: count texts that the model was trained on; else they are left out.
+        propensity: constants other than those of the training data.
+    """
+    if not isinstance(dataset, Dataset):
+        dataset = read_for(model, dataset)
+    judged = judge(model, dataset, split=split, with_train_texts=with_train_texts, propensity=propensity)
+    topk = predict_split(model, judged.split, mode, k)
+    scores = score_places(topk, judged.split, judged.frequencies_L, judged.num_train, judged.propensity)
+    return replace(
+        scores,
+        num_left_out=judged.num_left_out,
+        num_unknown_labels=judged.num_unknown_labels,
+        num_unknown_pairs=judged.num_unknown_pairs,
+    )
 
 
-def predict_split(model: Model, dataset: Dataset, texts: Split, mode: Mode | None, k: int) -> TopK:
-    """Predict texts of a data set, by the ids of its labels; labels that only the model has are never predicted."""
-    ids_of = match_labels(model, dataset)
-    unknown = np.flatnonzero(ids_of < 0) if (ids_of < 0).any() else None
+def predict_split(model: Model, texts: Split, mode: Mode | None, k: int) -> TopK:
+    """Predict texts, with as many places more as filter pairs can take away."""
     places = min(places_needed(texts, k), len(model.labels))
     with progress.task("predicting", len(texts), unit="texts") as advance:
         parts = []
         for start in range(0, len(texts), _BLOCK):
             part = list(texts.texts[start : start + _BLOCK])
-            found = model.topk(part, places, mode=mode, forbidden=unknown)
-            parts.append(TopK(np.where(found.ids < 0, PADDING, ids_of[found.ids]), found.scores))
+            parts.append(model.topk(part, places, mode=mode))
             advance(len(part))
     return TopK.concatenate(parts)
-
-
-def match_labels(model: Model, dataset: Dataset) -> NDArray[np.int64]:
-    """Return for each label of a model its id in a data set, or -1."""
-    uids = [dataset.labels.uid(label) for label in range(dataset.num_labels)]
-    if uids == model.labels.uids:
-        return np.arange(dataset.num_labels)
-    number = {uid: label for label, uid in enumerate(uids)}
-    found = np.array([number.get(uid, -1) for uid in model.labels.uids], dtype=np.int64)
-    if (found < 0).all():
-        raise DataError(
-            f"the labels of data set {quoted(dataset.name)} must be among the model's, but none is; "
-            "is this the data it was trained on?"
-        )
-    return found

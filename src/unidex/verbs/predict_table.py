@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,14 @@ def predict_table(
     min_probability: str | float | None = None,
     *,
     long: bool = False,
+    run: Callable[[Callable[[], Any]], Any] = lambda function: function(),
+    texts_at_once: int = _ROWS,
 ) -> dict[str, Any]:
     """Predict texts and write a table: the columns of the texts, then their labels; the result counts them.
 
     A row is a text with ``label_1``, ``uid_1``, ``probability_1`` and so on (``score_1`` if the model has no
     probabilities for the mode). With ``long``, a row is a text and one label; a text without labels has one row too.
+    ``run`` calls the model, in the thread that may use it.
     """
     predict = BlockPredictor(model, k, mode, min_probability)
     value = "probability" if predict.has_probabilities else "score"
@@ -47,8 +51,8 @@ def predict_table(
         table_writer(out, [*source.names, *names], types) as write,
         progress.task("predicting", unit="texts") as advance,
     ):
-        for block in _pieces(source.blocks):
-            rows, _ = predict(block.texts)
+        for block in _pieces(source.blocks, texts_at_once):
+            rows, _ = run(partial(predict, block.texts))
             write(_long_columns(block.cells, rows) if long else _wide_columns(block.cells, rows, k, value))
             counts["num_texts"] += len(rows)
             counts["num_without_labels"] += sum(not row for row in rows)
@@ -58,11 +62,11 @@ def predict_table(
     return {"file": str(out)} | counts
 
 
-def _pieces(blocks: Iterator[TextBlock]) -> Iterator[TextBlock]:
+def _pieces(blocks: Iterator[TextBlock], num_rows: int) -> Iterator[TextBlock]:
     """Blocks that are small enough for the progress bar to move."""
     for block in blocks:
-        for start in range(0, len(block.texts), _ROWS):
-            rows = slice(start, start + _ROWS)
+        for start in range(0, len(block.texts), num_rows):
+            rows = slice(start, start + num_rows)
             yield TextBlock(block.texts[rows], [cells[rows] for cells in block.cells])
 
 

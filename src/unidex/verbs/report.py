@@ -79,7 +79,7 @@ def _scored(record: dict[str, Any], dataset: Dataset | None, about: dict[str, An
     if record["data"]["fingerprint"] is not None and record["test"] is not None:
         return record
     if dataset is not None:
-        scores = evaluate(load_model(Path(record["folder"]), device), dataset).as_dict()
+        scores = evaluate(load_model(Path(record["folder"]), device), dataset, with_train_texts=True).as_dict()
         return record | {"test": scores, "data": about}
     if record["test"] is None:
         raise ModelError(f"{record['folder']}: the model must have been scored on test texts, but was not; give --data")

@@ -6,12 +6,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from unidex.data.dataset import Dataset, Split
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.data.dataset import Dataset, Propensity, Split
 from unidex.data.predictions import read_predictions
 from unidex.errors import DataError, quoted
 from unidex.metrics.bins import Bin
 from unidex.metrics.evaluation import Evaluation
 from unidex.topk import TopK
+
+_JUDGED = ("num_left_out", "num_unknown_labels", "num_unknown_pairs")
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,10 @@ class Scores:
     classes: list[Bin]  # the same for head, torso and tail labels
     num_texts: int  # texts that were scored
     num_filtered: int  # filter pairs that were left out of the predictions
+    # For a model: train texts that were left out (None if unknown), labels that it does not know, and their pairs
+    num_left_out: int | None = 0
+    num_unknown_labels: int = 0
+    num_unknown_pairs: int = 0
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Scores:
@@ -33,6 +42,7 @@ class Scores:
             classes=[Bin(**group) for group in values["classes"]],
             num_texts=values["num_texts"],
             num_filtered=values["filter_pairs"],
+            **{name: values[name] for name in _JUDGED if name in values},
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -43,12 +53,27 @@ class Scores:
             "classes": [asdict(group) for group in self.classes],
             "num_texts": self.num_texts,
             "filter_pairs": self.num_filtered,
+            **{name: getattr(self, name) for name in _JUDGED},
         }
 
 
 def score_topk(topk: TopK, dataset: Dataset, split: Split, *, use_filter: bool = True) -> Scores:
     """Score predictions for the texts of a split; propensities and frequencies come from the train texts."""
-    evaluation = Evaluation(dataset.label_frequencies(), len(dataset.train), dataset.propensity)
+    about = (dataset.label_frequencies(), len(dataset.train), dataset.propensity)
+    return score_places(topk, split, *about, use_filter=use_filter)
+
+
+def score_places(
+    topk: TopK,
+    split: Split,
+    frequencies_L: NDArray[np.int64],
+    num_train: int,
+    propensity: Propensity,
+    *,
+    use_filter: bool = True,
+) -> Scores:
+    """Score predictions for texts, with the number of train texts per label and in all."""
+    evaluation = Evaluation(frequencies_L, num_train, propensity)
     evaluation.add(topk, split.positives, split.filter_pairs if use_filter else None)
     return Scores(
         metrics=evaluation.results(),
@@ -66,10 +91,12 @@ def score_predictions(file: Path, dataset: Dataset, *, split: str = "test", use_
     return score_topk(topk, dataset, texts, use_filter=use_filter)
 
 
-def find_split(dataset: Dataset, split: str) -> Split:
-    """Return the train or test split of a data set, which must have texts."""
-    if split not in ("train", "test"):
+def find_split(dataset: Dataset, split: str | None = "test") -> Split:
+    """Return the train or test split of a data set, which must have texts; for None, test if there is one, else all."""
+    if split not in ("train", "test", None):
         raise DataError(f"--split must be train or test, but is {quoted(split)}")
+    if split is None:
+        return dataset.test if len(dataset.test) else dataset.train
     texts = dataset.test if split == "test" else dataset.train
     if len(texts) == 0:
         raise DataError(f"data set {quoted(dataset.name)} must have {split} texts to be scored on, but has none")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,9 @@ from scipy import sparse
 
 from unidex.data.files import lines
 from unidex.data.formats.cells import guess
-from unidex.data.formats.columns import check_given, columns_of_training, label_columns, text_columns
+from unidex.data.formats.columns import check_given, label_columns
 from unidex.data.formats.label_numbers import NO_LABEL, Numbering, RawLabel, UnknownLabelError, name_of
-from unidex.data.formats.table_files import Table, kind_of, open_table, row_error
+from unidex.data.formats.table_files import Table, find_columns, kind_of, open_table, row_error
 from unidex.data.formats.table_rows import Rows, string_cells
 from unidex.data.formats.text_source import FORMATS, open_texts
 from unidex.data.read_options import ReadOptions
@@ -36,13 +37,11 @@ def read_pairs(model: Model, file: Path, options: ReadOptions | None = None) -> 
 
     The columns and the separator of labels are those of the training, unless ``options`` has others.
     """
-    options, trained = options or ReadOptions(), model.table_form
+    options = replace(options or ReadOptions(), trained=model.table_form)
     table = _table(file, options)
-    given = columns_of_training(table.names, options.columns, trained.columns)
-    columns = text_columns(table.names, given, options.text, file)
+    columns = find_columns(table, options)
     columns.pop("uid", None)  # the names of texts do not matter here, and may repeat
-    separator = trained.separator if options.separator is None else options.separator
-    cell = guess(string_cells(table, columns["labels"]), separator)
+    cell = guess(string_cells(table, columns["labels"]), options.separator_to_use())
     rows = Rows(table, columns, cell, _ModelLabels(model.labels))
     positives = rows.split(len(model.labels)).positives
     for row in np.flatnonzero(np.diff(positives.indptr) == 0).tolist():

@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unidex import progress
 from unidex.config.recipes import load as load_config
 from unidex.data.dataset import Dataset
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
+from unidex.data.summary import cautions
 from unidex.errors import DataError, UnidexError, quoted
 from unidex.storage.allocator import keep_freed_memory
 from unidex.verbs.evaluate import evaluate
@@ -97,6 +99,7 @@ def train_together(
     from unidex.training.log import read_log
     from unidex.training.phases import phases
     from unidex.training.run import Run
+    from unidex.training.timetable import PREPARE, TEST, timetable
 
     keep_freed_memory()
     config = load_config(recipe, list(settings))
@@ -126,12 +129,26 @@ def train_together(
                 f"data set {quoted(dataset.name)} must have texts to train on, but all are empty; a set of "
                 "sparse features alone can be inspected, converted and scored, not trained on"
             )
-        run = Run(dataset, config, seed=seed, device=where, folder=work, processes=processes)
-        model = run.model(resume=resume)
-        if model is None:
-            return None
-        if len(dataset.test):
-            model.metrics["test"] = evaluate(model, dataset).as_dict()
+        logger.info(
+            "Data: %d train texts, %d labels, %d test texts. Recipe: %s, on %s.",
+            len(dataset.train),
+            dataset.num_labels,
+            len(dataset.test),
+            config.recipe,
+            where,
+        )
+        if processes.is_first:
+            for caution in cautions(dataset):
+                logger.warning("%s", caution)
+        with progress.plan("training", timetable(config, len(dataset.train), len(dataset.test))):
+            with progress.phase(PREPARE):
+                run = Run(dataset, config, seed=seed, device=where, folder=work, processes=processes)
+            model = run.model(resume=resume)
+            if model is None:
+                return None
+            if len(dataset.test):
+                with progress.phase(TEST):
+                    model.metrics["test"] = evaluate(model, dataset, with_train_texts=True).as_dict()
         if folder is not None and work is not None:
             model.log = read_log(work, phases(config))
             model.save(folder)

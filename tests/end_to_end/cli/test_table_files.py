@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import subprocess
 import sys
 
 import openpyxl
@@ -15,9 +16,13 @@ from typer.testing import CliRunner
 from helpers.command import call
 from helpers.synthetic import topics
 from unidex.cli import main as cli
+from unidex.data.dataset import Propensity
+from unidex.data.formats import read
 from unidex.data.formats.table_files import open_table
 from unidex.data.read_options import ReadOptions
+from unidex.data.summary import cautions
 from unidex.errors import DataError, MissingExtraError
+from unidex.metrics.propensity import inverse_propensity
 from unidex.model.model import Model
 from unidex.verbs.train import train
 
@@ -254,3 +259,150 @@ def test_xlsx_without_openpyxl_names_the_extra(model, new, monkeypatch, tmp_path
     for arguments in ((new / "new.xlsx",), (new / "new.csv", "--out", tmp_path / "a.xlsx")):
         with pytest.raises(MissingExtraError, match=r'XLSX files needs the "xlsx" extra'):
             call("predict", model, *arguments)
+
+
+# Judging a model on a table.
+
+
+def evaluated(*arguments):
+    done = CliRunner().invoke(cli.app, ["evaluate", *map(str, arguments), "--json"], catch_exceptions=False)
+    assert done.exit_code == 0
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """Ten new texts, the first of which has a label that the model does not know, and five train texts."""
+    rows = list(rows_of(DATA.test, "N"))[:10] + list(rows_of(DATA.train, "A"))[:5]
+    rows[0][2] += "/brand new"
+    return put_csv(tmp_path / "mixed.csv", rows)
+
+
+def test_all_rows_of_new_data_are_judged_and_train_texts_are_left_out(model, mixed):
+    found, said = evaluated(model, mixed)
+    assert (found["num_texts"], found["num_left_out"]) == (10, 5)
+    assert (found["num_unknown_labels"], found["num_unknown_pairs"]) == (1, 1)
+    assert "5 of 15 texts are train texts of the model and are left out; --with-train-texts counts them." in said
+    assert "1 labels are unknown to the model: 1 of" in said
+    found, said = evaluated(model, mixed, "--with-train-texts")
+    assert (found["num_texts"], found["num_left_out"]) == (15, 0)
+    assert "5 of 15 texts are train texts of the model. They count: scores on them are too high." in said
+
+
+def test_no_split_scores_train_texts(model, tmp_path):
+    """Whatever the seed of a split, only texts that were not trained on count."""
+    table = put_csv(tmp_path / "all.csv", [*rows_of(DATA.train, "A"), *rows_of(DATA.test, "N")])
+    whole, _ = evaluated(model, table)
+    assert whole["num_texts"] == 40
+    part, _ = evaluated(model, table, "--test-fraction", 0.5, "--split-seed", 3)
+    assert part["num_left_out"] > 100
+    assert part["num_texts"] + part["num_left_out"] == 140
+    with pytest.raises(DataError, match="--split-seed is about the share of --test-fraction, but there is none"):
+        call("evaluate", model, table, "--split-seed", 3)
+    train_only = put_csv(tmp_path / "train.csv", rows_of(DATA.train, "A"))
+    with pytest.raises(DataError, match="judged on texts that it was not trained on, but all 240 are train texts"):
+        call("evaluate", model, train_only)
+
+
+def test_scores_on_a_part_of_the_labels_are_those_of_all_labels_and_frequencies(model, tmp_path):
+    """The labels and frequencies of a small table must not stand for those of the model."""
+    found, _ = evaluated(model, put_csv(tmp_path / "new.csv", list(rows_of(DATA.test, "N"))[:6]))
+    loaded = Model.load(model)
+    best = loaded.predict(list(DATA.test.texts[:6]), 5)
+    names = [[loaded.labels.uids[label] for label in row] for row in best.ids.tolist()]
+    truth = [{DATA.labels.uid(label) for label in DATA.test.positives[[row]].indices.tolist()} for row in range(6)]
+    hits = sum(name in truth[row] for row in range(6) for name in names[row])
+    assert found["P@5"] == pytest.approx(100 * hits / 30)
+    about = loaded.metrics["data"]
+    weights = inverse_propensity(loaded.labels.frequencies, about["num_train"], Propensity(**about["propensity"]))
+    gained = sum(weights[loaded.labels.id_of(row[0])] for number, row in enumerate(names) if row[0] in truth[number])
+    possible = sum(max(weights[loaded.labels.id_of(name)] for name in row) for row in truth)
+    assert found["PSP@1"] == pytest.approx(100 * gained / possible)
+
+
+def test_texts_that_are_taught_count_as_train_texts(model, mixed, tmp_path):
+    Model.load(model).save(tmp_path / "model")
+    pairs = put_csv(tmp_path / "pairs.csv", list(rows_of(DATA.test, "N"))[1:4])
+    call("labels", "teach", tmp_path / "model", pairs)
+    assert evaluated(tmp_path / "model", mixed)[0]["num_left_out"] == 8
+
+
+def test_an_older_folder_says_that_train_texts_cannot_be_seen(model, mixed, tmp_path):
+    older = Model.load(model)
+    older.train_texts = None
+    older.save(tmp_path / "older")
+    found, said = evaluated(tmp_path / "older", mixed)
+    assert (found["num_texts"], found["num_left_out"]) == (15, None)
+    assert "Whether train texts are among these texts cannot be seen" in said
+
+
+def test_calibrate_takes_all_rows_and_refuses_too_few(model, tmp_path):
+    Model.load(model).save(tmp_path / "model")
+    table = put_csv(tmp_path / "new.csv", [*rows_of(DATA.test, "N"), *rows_of(DATA.train, "A")])
+    with pytest.raises(DataError, match="at least 50 texts that the model was not trained on, but there are 40"):
+        call("calibrate", tmp_path / "model", table)
+    found = json.loads(call("calibrate", tmp_path / "model", table, "--check", "--json").stdout)
+    assert (found["num_texts"], found["num_left_out"]) == (40, 240)
+    more = put_csv(tmp_path / "more.csv", rows_of(topics(num_test=60, seed=9).test, "M"))
+    found = json.loads(call("calibrate", tmp_path / "model", more, "--json").stdout)
+    assert found["num_texts"] == 60
+
+
+# Care for what users' files are like.
+
+
+def inspected(*arguments):
+    done = CliRunner().invoke(cli.app, ["inspect", *map(str, arguments), "--json"], catch_exceptions=False)
+    return json.loads(done.stdout), done.stderr
+
+
+def test_blank_lines_are_no_rows(tmp_path):
+    (tmp_path / "a.csv").write_text("\n  \ntext,labels\n\na,x\n   \nb,y\n\n", encoding="utf-8")
+    assert inspected(tmp_path / "a.csv", "--test-fraction", 0)[0]["num_train"] == 2
+    (tmp_path / "b.csv").write_text("text,labels\n  \na,x\nb\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"b.csv:4: a row must have 2 cells"):
+        call("inspect", tmp_path / "b.csv")
+
+
+def test_labels_split_at_commas_are_told_with_the_remedy(tmp_path):
+    table = put_csv(tmp_path / "a.csv", [["red shoe", "Shoes, boots"], ["hat", "Hats"]], ["text", "labels"])
+    found, said = inspected(table)
+    assert found["num_labels"] == 3
+    assert "labels are separated by ',' (guessed). If commas are part of labels" in said
+    found, said = inspected(table, "--separator", "")
+    assert found["num_labels"] == 2
+    assert "guessed" not in said
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+def test_the_advice_for_another_encoding_works(tmp_path, encoding):
+    (tmp_path / "a b.csv").write_bytes("text,labels\ncafé noir,x\nthé,y\n".encode(encoding))
+    with pytest.raises(DataError, match=r"a b.csv:\d: the file must be UTF-8, but has the byte 0x") as caught:
+        call("inspect", tmp_path / "a b.csv")
+    command = str(caught.value).partition("convert it: ")[2]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert inspected(tmp_path / "utf8-a b.csv", "--test-fraction", 0)[0]["examples"][0]["text"] == "café noir"
+
+
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [
+        ([["a", "x"], ["b", "y"], ["c", "x"], ["d", "y"]], "There are only 4 train texts: the model can learn little"),
+        (
+            [[f"text {n}", "x"] for n in range(60)],
+            "All labelled texts have the same label, 'x': every text will get it",
+        ),
+        ([[f"text {n}", f"L{n}"] for n in range(60)], "Every label has only one train text. Are the column"),
+        ([*([f"text {n}", f"L{n % 2}"] for n in range(60)), ["", "L1"]], "1 of 61 train texts are empty"),
+        ([*([f"text {n}", f"L{n % 2}"] for n in range(60)), ["x", ""]], "1 of 61 train texts have no label"),
+    ],
+)
+def test_training_says_what_makes_a_model_worth_little(tmp_path, rows, match):
+    found = cautions(read(put_csv(tmp_path / "a.csv", rows, ["text", "labels"]), ReadOptions(test_fraction=0)))
+    assert [line for line in found if match in line] == found
+
+
+def test_training_on_five_rows_warns_and_goes_on(tmp_path):
+    table = put_csv(tmp_path / "a.csv", [[f"w{n} w{n % 2}", f"L{n % 2}"] for n in range(5)], ["text", "labels"])
+    settings = [word for setting in SMALL for word in ("--set", setting)]
+    assert "There are only 4 train texts" in told("train", table, *settings, "--out", tmp_path / "model")

@@ -44,6 +44,7 @@ def naive(lists, truths, removed, frequencies, num_train, a, b, ks, drop=False):
             ideal = list(enumerate(sorted((weight[label] for label in truth), reverse=True)[:k], 1))
             sums["P"] += len(right) / k
             sums["R"] += len(right) / len(truth)
+            sums["F1"] += 2 * len(right) / (k + len(truth))
             sums["nDCG"] += sum(1 / math.log2(place + 1) for place, _ in right) / norm
             sums["hits"] += bool(right)
             sums["MRR"] += 1 / right[0][0] if right else 0
@@ -54,7 +55,7 @@ def naive(lists, truths, removed, frequencies, num_train, a, b, ks, drop=False):
             best["PSR"] += sum(w for _, w in ideal) / len(truth)
             best["PSnDCG"] += sum(w / math.log2(place + 1) for place, w in ideal) / norm
         distinct = set().union(*truths)
-        for metric in ("P", "nDCG", "R", "hits", "MRR"):
+        for metric in ("P", "nDCG", "R", "F1", "hits", "MRR"):
             found[f"{metric}@{k}"] = 100 * sums[metric] / len(counted)
         for metric in best:
             found[f"{metric}@{k}"] = 100 * sums[metric] / best[metric] if best[metric] else 0.0
@@ -329,8 +330,8 @@ def test_shapes_must_agree():
 
 
 def test_asked_metrics_must_exist_and_have_a_place():
-    with pytest.raises(ValueError, match="but F1 was asked for"):
-        Evaluation([1], 1, ks={"F1": [1]})
+    with pytest.raises(ValueError, match="but F2 was asked for"):
+        Evaluation([1], 1, ks={"F2": [1]})
     with pytest.raises(ValueError, match="k must be at least 1, but is 0"):
         Evaluation([1], 1, ks=[0, 1])
     for function in (lambda: precision(np.zeros((1, 1)), 0), lambda: reciprocal_rank(np.zeros((1, 1), bool), -1)):

@@ -62,15 +62,25 @@ def guess(cells: Iterable[str], given: str | None) -> Cell:
     """
     if given is not None:
         return Cell(separator=given)
-    sample = list(islice((cell for cell in cells if cell.strip()), SAMPLE))
+    sample = first_cells(cells)
     # The first cell decides: were each cell judged alone, one damaged list would become labels with brackets.
     if sample and sample[0].strip().startswith("[") and sample[0].strip().endswith("]"):
         _logger.info("labels are lists")
         return Cell(as_list=True)
     separator = next((mark for mark in SEPARATORS if any(mark in cell for cell in sample)), "")
-    if sample:
+    if separator == ",":
+        remedy = (
+            "If commas are part of labels, say what separates labels: --separator '|', or '' for one label per cell."
+        )
+        _logger.warning("labels are separated by ',' (guessed). %s", remedy)
+    elif sample:
         _logger.info("labels are separated by %r" if separator else "a cell is one label%s", separator)
     return Cell(separator=separator)
+
+
+def first_cells(cells: Iterable[str]) -> list[str]:
+    """The first 1000 cells that are not blank."""
+    return list(islice((cell for cell in cells if cell.strip()), SAMPLE))
 
 
 def listed_labels(cell: str) -> list[RawLabel]:

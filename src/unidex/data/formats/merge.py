@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from unidex.data.dataset import Dataset, Split, TableForm, split_rows
+import numpy as np
+
+from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.data.files import read_filter_pairs
 from unidex.data.formats.cells import Cell
 from unidex.data.formats.label_numbers import Numbering
 from unidex.data.formats.table_files import Table, open_table
 from unidex.data.formats.table_rows import Rows, read_labels
-from unidex.data.read_options import ReadOptions
+from unidex.data.read_options import ReadOptions, TableForm
+from unidex.data.text_hashes import TextHashes
 from unidex.errors import DataError
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class Sources:
     labels: Path | None  # a table of labels, or None for labels by first appearance, in train and then in test
     has_test: bool  # whether test is given, be it without texts; else a share of train becomes test
     filters: Path | None = None  # the folder of the filter pairs, or None
+    as_lists: bool = False  # labels are lists, so that nothing is known of a separator
 
 
 def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadOptions) -> Dataset:
@@ -51,7 +58,7 @@ def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadO
             "Name it with --column labels=NAME",
             file=path,
         )
-    form = TableForm(sources.train.columns, None if cell.as_list else cell.separator)
+    form = TableForm(sources.train.columns, None if sources.as_lists else cell.separator)
     train = _split(train_rows, len(labels), sources.filters, "filter_labels_train.txt")
     if sources.has_test:
         test_split = _split(test_rows, len(labels), sources.filters, "filter_labels_test.txt")
@@ -64,7 +71,13 @@ def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadO
             "or take this file away",
             file=file,
         )
-    kept, held_out = split_rows(len(train), options.test_fraction, options.split_seed)
+    kept, held_out = split_rows(len(train), 0 if options.whole else options.test_fraction, options.split_seed)
+    # A text that is in both parts would be judged by what was learned of itself.
+    repeated = TextHashes.of(train.texts.take(kept)).contains(train.texts.take(held_out))
+    if repeated.any():
+        message = "%s rows drawn as test texts repeat a train text; they are train texts too."
+        _logger.info(message, f"{int(repeated.sum()):,}")
+        kept, held_out = np.sort(np.concatenate([kept, held_out[repeated]])), held_out[~repeated]
     return Dataset(name, labels, train.take(kept), train.take(held_out), table=form)
 
 

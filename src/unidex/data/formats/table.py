@@ -6,22 +6,19 @@ docs/reference/data-formats.md describes them.
 
 from __future__ import annotations
 
-import logging
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from unidex.data.dataset import Dataset
-from unidex.data.formats.cells import guess
-from unidex.data.formats.columns import text_columns
+from unidex.data.formats.cells import first_cells, guess
 from unidex.data.formats.merge import Source, Sources, assemble
-from unidex.data.formats.table_files import Table, kind_of, open_table, stem_of
+from unidex.data.formats.table_files import find_columns, kind_of, open_table, stem_of
 from unidex.data.formats.table_frame import FrameTable
 from unidex.data.formats.table_rows import string_cells
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed
 
-_logger = logging.getLogger(__name__)
 _TRAIN = ("train", "trn", "training")
 _TEST = ("test", "tst")
 _LABELS = ("labels", "lbl", "label")
@@ -56,36 +53,41 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     no_texts = test is None or (
         test.parent == folder and kind_of(test) == "json" and test.is_file() and test.stat().st_size == 0
     )
+    train_source = _source(train, options)
+    test_source = None if test is None or no_texts else _source(test, options)
+    strings = (
+        string_cells(source.table, source.columns["labels"])
+        for source in (train_source, test_source)
+        if source is not None
+    )
+    sample = first_cells(chain.from_iterable(strings))
+    cell = guess(sample, options.separator_to_use())
     sources = Sources(
-        train=_source(open_table(train), options),
-        test=None if test is None or no_texts else _source(open_table(test), options),
+        train=train_source,
+        test=test_source,
         labels=labels,
         has_test=test is not None,
         filters=folder,
+        as_lists=cell.as_list or not sample,
     )
-    strings = (
-        string_cells(source.table, source.columns["labels"])
-        for source in (sources.train, sources.test)
-        if source is not None
-    )
-    cell = guess(chain.from_iterable(strings), options.separator)
     name = stem_of(path) if folder is None else path.resolve().name
     return assemble(name, path, sources, cell, options)
 
 
 def read_frame(data: Any, options: ReadOptions) -> Dataset:
     """Read a table in memory, with a table of test texts in a file where the options name one."""
-    test = None if options.test is None else _source(open_table(options.test), options)
-    train = _source(FrameTable(data), options)
-    sources = Sources(train, test, options.labels, has_test=test is not None)
+    table = FrameTable(data)
+    train = Source(table, find_columns(table, options))
+    test = None if options.test is None else _source(options.test, options)
     strings = [string_cells(source.table, source.columns["labels"]) for source in (train, test) if source is not None]
-    return assemble("frame", train.table.file, sources, guess(chain.from_iterable(strings), options.separator), options)
+    cell = guess(first_cells(chain.from_iterable(strings)), options.separator_to_use())
+    sources = Sources(train, test, options.labels, has_test=test is not None)
+    return assemble("frame", table.file, sources, cell, options)
 
 
-def _source(table: Table, options: ReadOptions) -> Source:
-    columns = text_columns(table.names, options.columns, options.text, table.file)
-    _logger.info("%s: columns are %s", table.file, ", ".join(f"{role}={name}" for role, name in columns.items()))
-    return Source(table, columns)
+def _source(file: Path, options: ReadOptions) -> Source:
+    table = open_table(file)
+    return Source(table, find_columns(table, options))
 
 
 def _find(folder: Path, stems: tuple[str, ...]) -> Path | None:

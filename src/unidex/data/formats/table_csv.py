@@ -24,6 +24,7 @@ class CsvTable:
     def __init__(self, file: Path, *, tabs: bool) -> None:
         self.file = file
         self._delimiter = "\t" if tabs else self._guess_delimiter()
+        self._width = 0  # not known before the header
         header = next(self._numbered(), None)
         if header is None:
             raise DataError(
@@ -32,6 +33,7 @@ class CsvTable:
                 line=1,
             )
         self.names: list[str] = header[1]
+        self._width = len(self.names)
 
     def blocks(self, columns: Mapping[str, str]) -> Iterator[dict[str, list[Any]]]:
         """Some thousand rows at a time, as role -> cells."""
@@ -39,7 +41,7 @@ class CsvTable:
         records = self._records()
         first_row = -1  # the header
         while batch := self._take(records):
-            rows = list(filter(None, batch))  # a blank line is no row
+            rows = [row for row in batch if not self._is_blank(row)]
             self._check_width(rows, first_row)
             start = 1 if first_row == -1 and rows else 0
             first_row += len(rows)
@@ -88,8 +90,12 @@ class CsvTable:
                 ) from None
             if not batch:
                 return
-            if batch[0]:
+            if not self._is_blank(batch[0]):
                 yield line, batch[0]
+
+    def _is_blank(self, row: list[str]) -> bool:
+        """Whether a line is no row: blank, unless the table has one column, whose cells may be."""
+        return not row or (len(row) == 1 and self._width != 1 and not row[0].strip())
 
     def _check_width(self, rows: list[list[str]], first_row: int) -> None:
         width = len(self.names)

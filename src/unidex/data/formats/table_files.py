@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from unidex.errors import DataError
+from unidex.data.formats.columns import columns_of_training, missing_columns, text_columns
+from unidex.data.read_options import ReadOptions
+from unidex.errors import DataError, listed, quoted
+
+_logger = logging.getLogger(__name__)
 
 Kind = Literal["csv", "tsv", "json", "parquet", "xlsx"]
 _KINDS: dict[str, Kind] = {
@@ -91,3 +96,15 @@ def open_table(file: Path, kind: Kind | None = None) -> Table:
         "rename or convert it",
         file=file,
     )
+
+
+def find_columns(table: Table, options: ReadOptions, *, labelled: bool = True) -> dict[str, str]:
+    """Role -> column of a table of texts: as the user says, as in the training of a model, or by their names."""
+    trained = {} if options.trained is None else options.trained.columns
+    given = columns_of_training(table.names, options.columns, trained)
+    columns = text_columns(table.names, given, options.text, table.file, labelled=labelled)
+    _logger.info("%s: columns are %s", table.file, ", ".join(f"{role}={name}" for role, name in columns.items()))
+    if absent := missing_columns(table.names, options.columns, trained):
+        message = "%s: the model was trained on the column %s too, but this table has none; the texts are shorter"
+        _logger.warning(message, table.file, listed(map(quoted, absent)))
+    return columns

@@ -13,12 +13,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from unidex.data.dataset import TableForm
 from unidex.data.files import chunks, decoded, lines
-from unidex.data.formats.columns import columns_of_training, looks_like_header, missing_columns, text_columns
-from unidex.data.formats.table_files import Kind, Table, kind_of, open_table
-from unidex.data.read_options import ReadOptions
-from unidex.errors import DataError, listed, quoted
+from unidex.data.formats.columns import looks_like_header
+from unidex.data.formats.table_files import Kind, Table, find_columns, kind_of, open_table
+from unidex.data.read_options import ReadOptions, TableForm
+from unidex.errors import DataError, quoted
 
 _logger = logging.getLogger(__name__)
 _LINES = 1024
@@ -63,17 +62,15 @@ class TextSource:
 
 
 @contextmanager
-def open_texts(
-    files: Sequence[str | Path], options: ReadOptions, trained: TableForm | None = None, *, documents: bool = False
-) -> Iterator[TextSource]:
+def open_texts(files: Sequence[str | Path], options: ReadOptions, *, documents: bool = False) -> Iterator[TextSource]:
     """Open texts: a table by the ending of its name or ``options.format``, else one text per line.
 
     Args:
         files: one file ("-" is standard input), or with ``documents`` any number of files, each of which is one text.
         options: which columns to read; columns of the training are used where none are given.
-        trained: how the training data was read.
         documents: whether a file is one text.
     """
+    trained = options.trained or TableForm()
     if options.format is not None and options.format not in FORMATS:
         raise DataError(f"--format must be one of {', '.join(FORMATS)}, but is {quoted(options.format)}")
     if documents:
@@ -93,18 +90,13 @@ def open_texts(
         if kind is None:
             options.refuse_others(("format",), "a file of one text per line; it has no columns")
             numbered = _input_lines() if from_input else lines(file)
-            yield TextSource(["text"], _line_blocks(numbered, file, trained or TableForm()))
+            yield TextSource(["text"], _line_blocks(numbered, file, trained))
         else:
-            yield _table_source(open_table(file, kind), options, trained or TableForm())
+            yield _table_source(open_table(file, kind), options)
 
 
-def _table_source(table: Table, options: ReadOptions, trained: TableForm) -> TextSource:
-    given = columns_of_training(table.names, options.columns, trained.columns)
-    columns = text_columns(table.names, given, options.text, table.file, labelled=False)
-    _logger.info("%s: columns are %s", table.file, ", ".join(f"{role}={name}" for role, name in columns.items()))
-    if absent := missing_columns(table.names, options.columns, trained.columns):
-        message = "%s: the model was trained on the column %s too, but this table has none; the texts are shorter"
-        _logger.warning(message, table.file, listed(map(quoted, absent)))
+def _table_source(table: Table, options: ReadOptions) -> TextSource:
+    columns = find_columns(table, options, labelled=False)
     for name in table.names:
         if table.names.count(name) > 1:
             raise DataError(

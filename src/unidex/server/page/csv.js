@@ -22,8 +22,10 @@ export function csv(results) {
   return `\ufeff${lines.join("\r\n")}\r\n`;
 }
 
-export function download(name, text) {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
+export const download = (name, text) => downloadFile(name, new Blob([text], { type: "text/csv;charset=utf-8" }));
+
+export function downloadFile(name, blob) {
+  const url = URL.createObjectURL(blob);
   const link = document.createElement("a");
   link.href = url;
   link.download = name;

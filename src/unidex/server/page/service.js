@@ -57,20 +57,32 @@ async function problemOf(answer) {
   }
 }
 
-// Send one request. It throws AbortError if aborted, which callers ignore, and a Problem for every other failure.
-export async function call(method, path, { body, signal, secret } = {}) {
-  const headers = { Accept: "application/json" };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (secret) headers.Authorization = `Bearer ${secret}`;
+// Send a file; the answer is a file.
+export async function upload(path, file, { signal } = {}) {
+  const answer = await reach(path, { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file, signal });
+  return answer.blob();
+}
+
+async function reach(path, options) {
   let answer;
   try {
-    answer = await fetch(address(path), { method, headers, body: body && JSON.stringify(body), signal, cache: "no-store", credentials: "omit" });
+    answer = await fetch(address(path), { ...options, cache: "no-store", credentials: "omit" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     lost();
     throw new Problem(0, "No answer", "The service does not answer.");
   }
   if (!answer.ok) throw await problemOf(answer);
+  return answer;
+}
+
+// Send one request. It throws AbortError if aborted, which callers ignore, and a Problem for every other failure.
+export async function call(method, path, { body, signal, secret } = {}) {
+  const headers = { Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (secret) headers.Authorization = `Bearer ${secret}`;
+  const answer = await reach(path, { method, headers, body: body && JSON.stringify(body), signal });
+  if (!answer.headers.get("Content-Type")?.startsWith("application/json")) return answer.text();
   const said = await answer.json();
   if (said.model && said.model !== model) {
     const first = model === "";

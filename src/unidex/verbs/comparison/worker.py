@@ -68,7 +68,7 @@ def _measured(asked: dict[str, Any], folder: Path, used: Path) -> dict[str, Any]
                 resume=True,
             )
     started, cpu_started = time.monotonic(), time.process_time()
-    scores = evaluate(model, dataset).as_dict()
+    scores = evaluate(model, dataset, with_train_texts=True).as_dict()
     prediction = {
         "wall_seconds": round(time.monotonic() - started, 3),
         "cpu_seconds": round(time.process_time() - cpu_started, 3),

@@ -127,7 +127,7 @@ def line_two(row):
         (
             XCLIB,
             {"trn_X.txt": b"a\nb\xe9\nc\n"},
-            r"trn_X.txt:2: the file must be UTF-8, but has the byte 0xe9; convert it \(iconv",
+            r"trn_X.txt:2: the file must be UTF-8, but has the byte 0xe9; save it as UTF-8 \(in Excel: CSV UTF-8\), or",
         ),
         (XCLIB, {"trn_X.txt": ""}, r"trn_X.txt: the file must hold at least one line, but is empty"),
         (XCLIB, {"trn_X.txt": None}, r"a folder of format xclib must hold the texts in trn_X.txt, but does not"),

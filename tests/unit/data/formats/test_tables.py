@@ -449,13 +449,22 @@ def test_written_json_lines_are_as_documented(tmp_path):
 
 
 def test_a_folder_without_a_test_file_is_split_and_one_with_an_empty_file_is_not(tmp_path):
-    save(tmp_path, "train.jsonl", SHOP_JSON * 10)
+    save(tmp_path, "train.jsonl", "".join(SHOP_JSON.replace('", "l', f' {n}", "l') for n in range(10)))
     assert len(table.read(tmp_path, ReadOptions()).test) == 6
     save(tmp_path, "test.jsonl", "")
     assert len(table.read(tmp_path, ReadOptions()).test) == 0
     save(tmp_path, "train.jsonl", "")
     with pytest.raises(DataError, match=r"train.jsonl: the file must hold at least one line"):
         table.read(tmp_path, ReadOptions())
+
+
+def test_rows_that_repeat_a_train_text_are_never_drawn_as_test(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    file = save(tmp_path, "a.csv", "text,labels\n" + "a,x\n" * 5 + "".join(f"b{n},y\n" for n in range(15)))
+    found = table.read(file, ReadOptions(test_fraction=0.5))
+    assert set(found.train.texts).isdisjoint(found.test.texts)
+    assert len(found.train) + len(found.test) == 20
+    assert "drawn as test texts repeat a train text; they are train texts too" in caplog.text
 
 
 def test_features_without_texts_are_not_json_lines(tmp_path):
