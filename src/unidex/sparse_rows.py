@@ -5,7 +5,6 @@ Shapes: N rows, L columns, K columns looked up per row. Column indices are sorte
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,7 @@ def csr_from_counts(
 
 
 _EMPTY = sparse.csr_array((1, 1), dtype=np.float32)
+_EMPTY.has_canonical_format = True
 
 
 def unchecked_csr(
@@ -54,9 +54,9 @@ def unchecked_csr(
     >>> unchecked_csr(np.array([5.0]), np.array([1]), np.array([0, 0, 1]), (2, 2)).toarray().tolist()
     [[0.0, 0.0], [0.0, 5.0]]
     """
-    matrix = copy(_EMPTY)
+    matrix: sparse.csr_array = sparse.csr_array.__new__(sparse.csr_array)
+    vars(matrix).update(vars(_EMPTY))
     matrix.data, matrix.indices, matrix.indptr, matrix._shape = values, columns, starts, shape
-    matrix.has_canonical_format = True
     return matrix
 
 

@@ -29,6 +29,7 @@ from unidex.cli.serve import serve
 from unidex.cli.shared_options import add_verb
 from unidex.cli.threads import choose_threads
 from unidex.cli.train import train
+from unidex.cli.tune import tune
 from unidex.errors import UnidexError
 
 app = typer.Typer(
@@ -46,7 +47,7 @@ app = typer.Typer(
 
 
 for verb in (
-    *(inspect, convert, augment, train, predict, explain, evaluate, calibrate),
+    *(inspect, convert, augment, train, tune, predict, explain, evaluate, calibrate),
     *(score, compare, report, remember, serve, recipes, config),
 ):
     add_verb(app, verb.__name__, verb)

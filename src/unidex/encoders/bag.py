@@ -6,7 +6,6 @@ Shapes: N texts, F features, U features of one text, L labels, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from unidex.nn.row_table import RowTable, Touched
 from unidex.nn.sparse_product import weighted_sum
 from unidex.nn.spectral import SpectralLinear
 from unidex.nn.static_vectors import initialise_from
+from unidex.sparse_rows import unchecked_csr
 
 FEW_TEXTS = 64
 FEW_CHARACTERS = 1 << 15  # words never seen before are taken apart one by one: not a book of them
@@ -185,10 +185,8 @@ def drop_features(rows_NF: sparse.csr_array, share: float, rng: np.random.Genera
 
 
 def _weighted(rows_NF: sparse.csr_array, weights_F: Tensor) -> sparse.csr_array:
-    # Another matrix of the same places, which need no check.
-    weighted = copy(rows_NF)
-    weighted.data = rows_NF.data * weights_F.cpu().numpy()[rows_NF.indices]
-    return weighted
+    values = rows_NF.data * weights_F.cpu().numpy().take(rows_NF.indices)
+    return unchecked_csr(values, rows_NF.indices, rows_NF.indptr, rows_NF.shape)
 
 
 def _numbers(tensor: Tensor) -> NDArray[np.float64]:

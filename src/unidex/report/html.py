@@ -25,8 +25,13 @@ def as_html(
     table: dict[str, Any],
     curves: Mapping[str, Sequence[dict[str, Any]]],
     samples: Sequence[dict[str, Any]],
+    mistakes: Sequence[tuple[str, dict[str, Any]]] = (),
 ) -> str:
-    """The page of a table, with the training log by model folder, and texts with the predictions of all systems."""
+    """The page of a table.
+
+    ``curves`` has the training log by model folder, ``samples`` texts with the predictions of all systems, and
+    ``mistakes`` the mistakes of a system by its name.
+    """
     systems = table["systems"]
     time = "cpu_seconds" if any(system["costs"]["cpu_seconds"]["values"] for system in systems) else "wall_seconds"
     return _template().render(
@@ -51,6 +56,7 @@ def as_html(
         costs=[(system["name"], cost_cells(system)) for system in systems],
         curves=_curves(systems, curves),
         samples=samples,
+        mistakes=mistakes,
         is_marked=any(sample["correct"] is not None for sample in samples),
         runs=[run for system in systems for run in system["runs"]],
         machines=_machines(systems),

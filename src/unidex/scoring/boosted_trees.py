@@ -202,7 +202,7 @@ class BoostedTreesRanker(Ranker):
 
 
 def _columns(features: Features, names: tuple[str, ...]) -> NDArray[np.float32]:
-    columns_FP = np.empty((len(names), np.size(features[names[0]])), dtype=np.float32)
-    for column_P, name in zip(columns_FP, names, strict=True):
-        column_P[:] = np.ravel(features[name])
-    return columns_FP.T
+    columns = np.empty((len(names), *features[names[0]].shape), dtype=np.float32)
+    for column, name in zip(columns, names, strict=True):
+        column[...] = features[name]
+    return columns.reshape(len(names), -1).T

@@ -24,7 +24,6 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression, minimize
 from scipy.special import expit, log_expit, logit
 
 from unidex.errors import DataError, ModelError, listed, quoted
@@ -99,6 +98,9 @@ def fit_logistic(
         return value, np.append(scaled_PF.T @ slopes_P + l2 * weights_F, slopes_P.sum())
 
     start = np.append(np.zeros(num_features), base)
+    # Imported where it is needed: a model that predicts needs no optimiser.
+    from scipy.optimize import minimize
+
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-8, "maxiter": 1000})
     weights_F = found.x[:-1] / scale_F
     return weights_F, float(found.x[-1] - weights_F @ mean_F)
@@ -124,6 +126,8 @@ def fit_table(
     >>> knots.tolist(), values.round(2).tolist()
     ([-2.0, -0.5, 2.0], [0.06, 0.46, 0.94])
     """
+    from scipy.optimize import isotonic_regression
+
     points, place_of = np.unique(logits_P, return_inverse=True)
     counts = np.bincount(place_of)
     right = np.bincount(place_of, weights=hits_P)

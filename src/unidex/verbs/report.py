@@ -11,6 +11,7 @@ from unidex.data.dataset import Dataset
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
 from unidex.errors import ModelError, quoted
+from unidex.verbs.comparison.mistakes import find_mistakes
 from unidex.verbs.comparison.records import data_record, model_record, record_file
 from unidex.verbs.comparison.result import NUM_TEXTS, count_of, make_page, make_table, write_file
 from unidex.verbs.comparison.samples import find_samples
@@ -76,11 +77,15 @@ def _recipe_first(model: Path) -> tuple[str, bool, str]:
 
 def _scored(record: dict[str, Any], dataset: Dataset | None, about: dict[str, Any], device: str) -> dict[str, Any]:
     """Return a record with test scores: its own, or new ones on the data set."""
-    if record["data"]["fingerprint"] is not None and record["test"] is not None:
+    is_scored = record["data"]["fingerprint"] is not None and record["test"] is not None
+    if is_scored and (dataset is None or "mistakes" in record):
         return record
     if dataset is not None:
-        scores = evaluate(load_model(Path(record["folder"]), device), dataset, with_train_texts=True).as_dict()
-        return record | {"test": scores, "data": about}
+        model = load_model(Path(record["folder"]), device)
+        found = record | {"mistakes": find_mistakes(model, dataset)}
+        if is_scored:
+            return found
+        return found | {"test": evaluate(model, dataset, with_train_texts=True).as_dict(), "data": about}
     if record["test"] is None:
         raise ModelError(f"{record['folder']}: the model must have been scored on test texts, but was not; give --data")
     return record

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,18 +21,21 @@ from page_picture import chromium_arguments, find_chromium
 from unidex.cli.main import app
 from unidex.config.recipes import load
 from unidex.data import formats
-from unidex.data.dataset import Dataset, Labels, Split
+from unidex.data.dataset import Dataset, Labels, Split, positives_of
 from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.errors import ConfigError, DataError, ModelError, UnidexError
+from unidex.model.label_set import LabelSet
 from unidex.report.charts import curve_lines, draw_against
 from unidex.report.html import as_html
 from unidex.report.markdown import as_markdown
 from unidex.report.point_names import place_names
 from unidex.report.systems import spread_of, systems_of
+from unidex.topk import TopK
 from unidex.verbs.compare import compare, failed_error
 from unidex.verbs.comparison import records, samples
 from unidex.verbs.comparison import runs as running
+from unidex.verbs.comparison.mistakes import mistakes_of
 from unidex.verbs.comparison.plan import asked_runs
 from unidex.verbs.comparison.records import fingerprint
 from unidex.verbs.comparison.usage import noted_usage, usage_so_far
@@ -165,7 +169,7 @@ def test_the_report_page_is_complete_and_loads_nothing_from_other_hosts(compared
     assert "://" not in page
     assert not re.search(r"url\(|@import", page)
     ids = {element.get("id") for element in tree.iter() if element.get("id")}
-    assert {"metrics", "frequency", "cost", "curves", "predictions", "runs"} <= ids
+    assert {"metrics", "frequency", "cost", "curves", "mistakes", "predictions", "runs"} <= ids
     assert {element.get("href")[1:] for element in tree.iter("a")} <= ids
     said = " ".join(tree.itertext())
     for system in table["systems"]:
@@ -176,6 +180,52 @@ def test_the_report_page_is_complete_and_loads_nothing_from_other_hosts(compared
     assert table["command"] in said
     # Metrics, a bar a system and kind of groups, costs, a curve a system.
     assert len(list(tree.iter("svg"))) == 2 + 2 * 2 + 2 + 2
+
+
+def test_mistakes_are_those_of_the_predictions(compared, data):
+    out, _, _ = compared
+    dataset = formats.read(data)
+    names, truths = dataset.labels, [set(row.indices.tolist()) for row in dataset.test.positives]
+    record = records.read_record(out / "runs" / "depsl-none-0")
+    found = record["mistakes"]
+    model = load_model(out / "runs" / "depsl-none-0")
+    ids = model.predict(list(dataset.test.texts), 12).without(dataset.test.filter_pairs).first(5).ids.tolist()
+    lists = [[label for label in row if label >= 0] for row in ids]
+    pairs = Counter(
+        (names.texts[label], names.texts[row[0]])
+        for row, truth in zip(lists, truths, strict=True)
+        if row[0] not in truth
+        for label in truth - set(row)
+    )
+    assert {(one["correct"], one["predicted"]): one["num_texts"] for one in found["confused"]}.items() <= pairs.items()
+    assert len(found["confused"]) == min(10, len(pairs))
+    asked, shown = set().union(*truths), {label for row in lists for label in row}
+    assert found["never"]["num_asked"] == len(asked)
+    assert found["never"]["num_labels"] == len(asked - shown)
+    missed = [text for text, row, truth in zip(dataset.test.texts, lists, truths, strict=True) if not truth & set(row)]
+    assert found["num_missed"] == len(missed)
+    assert {one["text"] for one in found["worst"]} <= set(missed)
+    page = parsed((out / "report.html").read_text(encoding="utf-8"))
+    said = " ".join(" ".join(page.find(".//section[@id='mistakes']").itertext()).split())
+    assert f"{len(missed)} texts have no right label. {len(asked - shown)} of {len(asked)} labels" in said
+
+
+def test_mistakes_are_counted_and_the_surest_come_first():
+    texts = Texts.of(["a", "b", "c", "d"])
+    # Text 0: label 1 instead of 0; text 1: the same, surer; text 2: right in the second place; text 3: label 9 unknown.
+    rows = [[0], [0, 3], [2], [3, 9]]
+    split = Split.of(texts, positives_of(rows, 10))
+    topk = TopK.rank([[1, 2], [1, 2], [1, 2], [3, 1]], [[0.5, 0.1], [0.9, 0.1], [0.8, 0.7], [0.6, 0.5]])
+    labels = LabelSet([f"L {name}" for name in "pqrst"], list("pqrst"), np.zeros(5, np.int64), np.zeros(5, bool))
+    found = mistakes_of(topk, split, labels)
+    assert found["confused"] == [
+        {"correct": "L p", "predicted": "L q", "num_texts": 2},
+        {"correct": "L s", "predicted": "L q", "num_texts": 1},
+    ]
+    assert found["never"] == {"num_labels": 1, "num_asked": 3, "labels": [{"label": "L p", "num_texts": 2}]}
+    assert [one["text"] for one in found["worst"]] == ["b", "a"]
+    assert found["worst"][0] == {"text": "b", "correct": ["L p", "L s"], "predicted": ["L q", "L r"]}
+    assert found["num_missed"] == 2
 
 
 def test_user_texts_are_escaped_in_the_report(compared):

@@ -34,7 +34,9 @@ def make_page(table: dict[str, Any], records: list[dict[str, Any]], samples: lis
     curves = {record["folder"]: read_curve(Path(record["folder"])) for record in records}
     # The first seed stands for its system.
     speakers = [(system["name"], Path(system["runs"][0]["folder"])) for system in table["systems"]]
-    return as_html(table, curves, side_by_side(speakers, samples, device))
+    mistakes = {record["folder"]: record["mistakes"] for record in records if record.get("mistakes")}
+    wrong = [(name, mistakes[str(folder)]) for name, folder in speakers if str(folder) in mistakes]
+    return as_html(table, curves, side_by_side(speakers, samples, device), wrong)
 
 
 def write_file(file: Path, content: str) -> None:

@@ -41,6 +41,7 @@ def run(file: Path) -> None:
 def _measured(asked: dict[str, Any], folder: Path, used: Path) -> dict[str, Any]:
     import torch
 
+    from unidex.verbs.comparison.mistakes import find_mistakes
     from unidex.verbs.evaluate import evaluate
     from unidex.verbs.models import choose_device, load_model
     from unidex.verbs.train import train
@@ -74,6 +75,7 @@ def _measured(asked: dict[str, Any], folder: Path, used: Path) -> dict[str, Any]
         "cpu_seconds": round(time.process_time() - cpu_started, 3),
         "num_texts": len(dataset.test),
     }
+    mistakes = find_mistakes(model, dataset)
     model.metrics["test"] = scores
     model.save(folder)
     how = {key: model.metrics.get("training", {}).get(key) for key in ("epochs", "steps")}
@@ -93,6 +95,7 @@ def _measured(asked: dict[str, Any], folder: Path, used: Path) -> dict[str, Any]
         "config": asked["config"],
         "data": found,
         "test": scores,
+        "mistakes": mistakes,
         "training": usage_so_far(used) | how,
         "prediction": prediction,
         "num_parameters": records.num_parameters(folder),
