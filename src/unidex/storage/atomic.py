@@ -29,8 +29,13 @@ def write_text(file: Path, text: str, *, errors: str = "strict") -> None:
 def unfinished_file(file: Path) -> Iterator[Path]:
     """Yield a hidden file to write, which becomes ``file`` at the end of the block; an error deletes it.
 
-    The hidden name ends as ``file`` does: some writers look at the ending.
+    The hidden name ends as ``file`` does: some writers look at the ending. It has the number of the process; the file
+    of a process that was killed is deleted here.
     """
+    for leftover in file.parent.glob(f".unfinished-*-{glob.escape(file.name)}"):
+        number = leftover.name.split("-")[1]
+        if number.isdigit() and not _is_running(int(number)):
+            leftover.unlink(missing_ok=True)
     unfinished = file.with_name(f".unfinished-{os.getpid()}-{file.name}")
     try:
         yield unfinished
@@ -117,6 +122,16 @@ def lock_descriptor(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    return True
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
     return True
 
 

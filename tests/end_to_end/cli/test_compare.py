@@ -21,18 +21,21 @@ from page_picture import chromium_arguments, find_chromium
 from unidex.cli.main import app
 from unidex.config.recipes import load
 from unidex.data import formats
-from unidex.data.dataset import Dataset, Labels, Split
+from unidex.data.dataset import Dataset, Labels, Split, positives_of
 from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.errors import ConfigError, DataError, ModelError, UnidexError
+from unidex.model.label_set import LabelSet
 from unidex.report.charts import curve_lines, draw_against
 from unidex.report.html import as_html
 from unidex.report.markdown import as_markdown
 from unidex.report.point_names import place_names
 from unidex.report.systems import spread_of, systems_of
+from unidex.topk import TopK
 from unidex.verbs.compare import compare, failed_error
 from unidex.verbs.comparison import records, samples
 from unidex.verbs.comparison import runs as running
+from unidex.verbs.comparison.mistakes import mistakes_of
 from unidex.verbs.comparison.plan import asked_runs
 from unidex.verbs.comparison.records import fingerprint
 from unidex.verbs.comparison.usage import noted_usage, usage_so_far
@@ -205,6 +208,24 @@ def test_mistakes_are_those_of_the_predictions(compared, data):
     page = parsed((out / "report.html").read_text(encoding="utf-8"))
     said = " ".join(" ".join(page.find(".//section[@id='mistakes']").itertext()).split())
     assert f"{len(missed)} texts have no right label. {len(asked - shown)} of {len(asked)} labels" in said
+
+
+def test_mistakes_are_counted_and_the_surest_come_first():
+    texts = Texts.of(["a", "b", "c", "d"])
+    # Text 0: label 1 instead of 0; text 1: the same, surer; text 2: right in the second place; text 3: label 9 unknown.
+    rows = [[0], [0, 3], [2], [3, 9]]
+    split = Split.of(texts, positives_of(rows, 10))
+    topk = TopK.rank([[1, 2], [1, 2], [1, 2], [3, 1]], [[0.5, 0.1], [0.9, 0.1], [0.8, 0.7], [0.6, 0.5]])
+    labels = LabelSet([f"L {name}" for name in "pqrst"], list("pqrst"), np.zeros(5, np.int64), np.zeros(5, bool))
+    found = mistakes_of(topk, split, labels)
+    assert found["confused"] == [
+        {"correct": "L p", "predicted": "L q", "num_texts": 2},
+        {"correct": "L s", "predicted": "L q", "num_texts": 1},
+    ]
+    assert found["never"] == {"num_labels": 1, "num_asked": 3, "labels": [{"label": "L p", "num_texts": 2}]}
+    assert [one["text"] for one in found["worst"]] == ["b", "a"]
+    assert found["worst"][0] == {"text": "b", "correct": ["L p", "L s"], "predicted": ["L q", "L r"]}
+    assert found["num_missed"] == 2
 
 
 def test_user_texts_are_escaped_in_the_report(compared):
