@@ -80,8 +80,10 @@ def judge(
             "is this the data it was trained on?"
         )
     if len(unknown):
-        message = "%s labels are unknown to the model: %s of %s pairs, which count as misses."
-        _logger.warning(message, f"{len(np.unique(unknown)):,}", f"{len(unknown):,}", f"{len(columns):,}")
+        num_labels = len(np.unique(unknown))
+        message = "%s %s unknown to the model: %s of %s pairs, which count as misses."
+        what = "label is" if num_labels == 1 else "labels are"
+        _logger.warning(message, f"{num_labels:,}", what, f"{len(unknown):,}", f"{len(columns):,}")
     about = model.metrics.get("data", {})
     constants = about.get("propensity")
     return Judgement(

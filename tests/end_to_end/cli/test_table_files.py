@@ -187,6 +187,16 @@ def test_lines_documents_and_pipes(model, new, tmp_path):
         assert ("looks like the header of a table, but is read as a text" in done.stderr) == (num_texts == 41)
 
 
+def test_the_first_sheet_of_a_workbook_is_read(model, tmp_path):
+    put_xlsx(tmp_path / "a.xlsx", [["w0a w1b", 3.0], [None, None], ["w2c", 4.5]], ["note", "size"])
+    book = openpyxl.load_workbook(tmp_path / "a.xlsx")
+    book.create_sheet("notes").append(["something else"])
+    book.save(tmp_path / "a.xlsx")
+    said = told("predict", model, tmp_path / "a.xlsx", "-k", 1, "--out", tmp_path / "b.jsonl")
+    assert "a.xlsx: the first of 2 sheets is read, 'Sheet'" in said
+    assert [row[:2] for row in cells(tmp_path / "b.jsonl")[1]] == [["w0a w1b", 3], ["w2c", 4.5]]
+
+
 def test_labels_are_added_from_tables(model, tmp_path):
     Model.load(model).save(tmp_path / "model")
     put_csv(tmp_path / "a.csv", [["X1", "green light"], ["", ""], ["", "red light"]], ["uid", "text"])
@@ -231,6 +241,8 @@ def test_pairs_are_read_from_tables_as_in_training(model, tmp_path, verb):
         (["new.csv", "--format", "pdf"], "--format must be one of csv, tsv, jsonl, parquet, xlsx, text, but is 'pdf'"),
         (["lines.txt", "--column", "text=note"], "--column has no part in reading a file of one text per line"),
         (["nowhere.csv"], "nowhere.csv: the file must exist, but does not"),
+        (["old.xls"], "old.xls: texts must be in a table or in plain text, but this is neither; save it as .xlsx"),
+        (["--document", "a.pdf"], "a.pdf: texts must be in a table or in plain text, but this is neither; save it as"),
     ],
 )
 def test_wrong_files_are_one_line_and_nothing_is_written(model, tmp_path, arguments, match):
@@ -285,7 +297,7 @@ def test_all_rows_of_new_data_are_judged_and_train_texts_are_left_out(model, mix
     assert (found["num_texts"], found["num_left_out"]) == (10, 5)
     assert (found["num_unknown_labels"], found["num_unknown_pairs"]) == (1, 1)
     assert "5 of 15 texts are train texts of the model and are left out; --with-train-texts counts them." in said
-    assert "1 labels are unknown to the model: 1 of" in said
+    assert "1 label is unknown to the model: 1 of" in said
     found, said = evaluated(model, mixed, "--with-train-texts")
     assert (found["num_texts"], found["num_left_out"]) == (15, 0)
     assert "5 of 15 texts are train texts of the model. They count: scores on them are too high." in said

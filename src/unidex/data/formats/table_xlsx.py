@@ -37,6 +37,7 @@ class XlsxTable:
         self._openpyxl = load_openpyxl()
         if not file.exists():
             raise DataError("the file must exist, but does not", file=file)
+        self._sheets: list[str] = []
         numbered = self._numbered()
         header = next(numbered, None)
         numbered.close()
@@ -44,6 +45,9 @@ class XlsxTable:
             raise DataError(
                 "the first row must name the columns (such as text and labels), but the first sheet is empty", file=file
             )
+        if len(self._sheets) > 1:
+            message = "%s: the first of %d sheets is read, %s"
+            _logger.info(message, file, len(self._sheets), quoted(self._sheets[0]))
         cells = list(header[1])
         while cells and cells[-1] is None:
             cells.pop()
@@ -80,7 +84,7 @@ class XlsxTable:
         except Exception as error:
             raise self._damaged(error) from None
         try:
-            sheet = book.worksheets[0]
+            sheet, self._sheets = book.worksheets[0], book.sheetnames
             total = sheet.max_row or 0
             # The size that some programs write is wrong: one row.
             sheet.reset_dimensions()

@@ -32,6 +32,10 @@ FORMATS: dict[str, Kind | None] = {
     "xlsx": "xlsx",
     "text": None,
 }
+# Files that people try, and that would be refused as text in another encoding.
+_NOT_TEXT = dict.fromkeys((".xls", ".ods", ".numbers"), "save it as .xlsx or .csv")
+_NOT_TEXT |= dict.fromkeys((".pdf", ".doc", ".docx", ".odt", ".rtf"), "save it as plain text (.txt)")
+_NOT_TEXT |= dict.fromkeys((".zip", ".7z", ".tar", ".bz2", ".xz"), "unpack it first")
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,9 @@ def open_texts(files: Sequence[str | Path], options: ReadOptions, *, documents: 
     trained = options.trained or TableForm()
     if options.format is not None and options.format not in FORMATS:
         raise DataError(f"--format must be one of {', '.join(FORMATS)}, but is {quoted(options.format)}")
+    for name in files:
+        if remedy := _NOT_TEXT.get(Path(name).suffix.lower()):
+            raise DataError(f"texts must be in a table or in plain text, but this is neither; {remedy}", file=name)
     if documents:
         options.refuse_others((), "whole documents")
         yield TextSource(["file"], _documents(files))
