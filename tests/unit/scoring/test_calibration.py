@@ -311,7 +311,7 @@ def test_probabilities_of_a_head_alone_are_those_of_its_whole_scores(head, monke
     settings = [*SMALL, *alone, "train.decay_epochs=0", "predict.knn=0", "predict.choose_knn=false"]
     model = train(DATA, "auto", settings=[*settings, "predict.choose_label_prior=false", "predict.label_prior=0"])
     assert model.scorer.calibration is not None
-    searched = model.predict(list(DATA.test.texts), 1).scores
+    searched = model.topk(list(DATA.test.texts), 1).scores
     # Texts of one making: the scores that probabilities were fitted to are those that a search gives.
     assert np.mean(fitted_to[0].scores[:, 0]) == pytest.approx(np.mean(searched), rel=0.25)
 
@@ -332,11 +332,11 @@ def test_a_text_without_a_known_word_has_no_confident_answer(folder):
 def test_trust_changes_no_place_and_leaves_known_texts_as_they_are(folder):
     model = Model.load(folder)
     texts = list(DATA.test.texts)
-    best = model.predict(texts, 5)
+    best = model.topk(texts, 5)
     shares = model.known_shares(texts)
     assert shares.known_N.min() == 1
     assert np.array_equal(model.probabilities(best, known=shares), model.probabilities(best))
-    half_known = model.predict([f"{text} qwertz" for text in texts], 5)
+    half_known = model.topk([f"{text} qwertz" for text in texts], 5)
     found = model.probabilities(half_known, known=model.known_shares([f"{text} qwertz" for text in texts]))
     plain = model.probabilities(half_known)
     assert (found <= plain).all()
@@ -404,7 +404,7 @@ def test_too_few_or_no_validation_texts_give_no_probabilities(tmp_path):
         settings = [*SMALL, "train.epochs=1", "train.decay_epochs=1", changed]
         model = train(data, "auto", settings=settings)
         assert model.scorer.calibration is None
-        assert model.probabilities(model.predict(["w1b"], 3)) is None
+        assert model.probabilities(model.topk(["w1b"], 3)) is None
         assert "calibration" not in model.metrics
     (row,) = predict_rows(model, iter(["w1b"]), 3, None)
     assert "probability" not in row["labels"][0]
@@ -423,7 +423,7 @@ def test_too_few_or_no_validation_texts_give_no_probabilities(tmp_path):
 def test_predictions_below_the_minimum_probability_are_left_out(folder):
     model = Model.load(folder)
     texts = list(DATA.test.texts)[:50]
-    topk = model.predict(texts, 5)
+    topk = model.topk(texts, 5)
     wanted = model.probabilities(topk)
     assert wanted.shape == (50, 5)
     rows = list(predict_rows(model, iter(texts), 5, None))
@@ -437,7 +437,7 @@ def test_predictions_below_the_minimum_probability_are_left_out(folder):
 
 def test_probabilities_are_of_the_mode_they_were_fitted_for(folder):
     model = Model.load(folder)
-    assert model.probabilities(model.predict(["w1b"], 3, mode="dual"), "dual") is None
+    assert model.probabilities(model.topk(["w1b"], 3, mode="dual"), "dual") is None
     (row,) = predict_rows(model, iter(["w1b"]), 3, "dual")
     assert "probability" not in row["labels"][0]
     with pytest.raises(ModelError, match="fitted for, both, but the mode is dual; leave one of the two out"):
@@ -447,7 +447,7 @@ def test_probabilities_are_of_the_mode_they_were_fitted_for(folder):
 def test_an_added_label_has_the_probabilities_of_tail_labels(folder):
     model = Model.load(folder)
     model.add_labels(["quite new words"], ["new"])
-    topk = model.predict(["quite new words"], 3)
+    topk = model.topk(["quite new words"], 3)
     assert topk.ids[0, 0] == 24
     known = np.append(DATA.label_frequencies(), 0)
     assert np.array_equal(model.probabilities(topk), model.scorer.calibration.probabilities(topk, known))

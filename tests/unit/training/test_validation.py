@@ -206,7 +206,7 @@ def test_a_choice_scores_as_the_model_of_its_weights_does(unweighed):
     counts = np.bincount(known.indices, minlength=data.num_labels)
     labels = replace(LabelSet.of(data), frequencies=counts)
     model = Model.build(config, network, labels, validation.labels, train=(validation.train_texts[rows], known))
-    found = model.predict(list(validation.split.texts), 40, forbidden=validation.forbidden)
+    found = model.topk(list(validation.split.texts), 40, forbidden=validation.forbidden)
     assert choice.metrics == pytest.approx(metrics_of(found, data, validation.split), abs=1e-6)
     # Without the kNN part the metrics differ.
     assert choice.metrics != validation.choice(network, 1, with_weights(config, knn=0.0)).metrics
@@ -298,4 +298,4 @@ def test_texts_whose_labels_are_all_their_own_are_trained_on_without_validation(
     assert "No choices on validation: no held-out text of 0.25 of 30 texts has a label" in caplog.text
     assert model.config.predict.rank == ("learned" if recipe == "auto" else "sum")
     assert "choice" not in model.metrics
-    assert len(model.predict(["w3a"], 3).ids[0]) == 3
+    assert len(model.topk(["w3a"], 3).ids[0]) == 3
