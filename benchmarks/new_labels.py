@@ -37,14 +37,14 @@ def main() -> None:
     print(f"{dataset.name}: {len(hidden)} labels hidden, {truth.nnz} test pairs of {len(rows)} texts")
 
     seen = train(dataset, chosen.recipe, settings=chosen.settings)
-    show("a model that saw them, both heads", recall(dataset, hidden, rows, seen.predict(texts(dataset, rows), 15)))
+    show("a model that saw them, both heads", recall(dataset, hidden, rows, seen.topk(texts(dataset, rows), 15)))
 
     part = train(without(dataset, kept), chosen.recipe, settings=chosen.settings)
     new_ids = part.add_labels([dataset.labels.texts[label] for label in hidden], [f"new {label}" for label in hidden])
     to_dataset = np.concatenate([kept, hidden])
     assert new_ids[0] == len(kept)
     for mode in ("both", "dual"):
-        found = part.predict(texts(dataset, rows), 15, mode=mode)
+        found = part.topk(texts(dataset, rows), 15, mode=mode)
         show(f"added after training, {mode}", recall(dataset, hidden, rows, TopK(to_dataset[found.ids], found.scores)))
 
     features = FeatureExtractor.fit(

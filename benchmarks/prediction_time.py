@@ -30,20 +30,20 @@ def main() -> None:
     texts = list(dataset.test.texts)
     if not texts:
         parser.error("DATA must have test texts, but has none")
-    model.predict(list(dataset.train.texts[:64]), chosen.k)
+    model.topk(list(dataset.train.texts[:64]), chosen.k)
 
     started, wall = time.process_time(), time.perf_counter()
-    found = model.predict(texts, chosen.k)
+    found = model.topk(texts, chosen.k)
     batch = {"cpu_s": time.process_time() - started, "wall_s": time.perf_counter() - wall, "num_texts": len(texts)}
     if chosen.save:
         np.save(chosen.save, found.ids)
 
-    model.predict(texts[:1], chosen.k)
+    model.topk(texts[:1], chosen.k)
     took = []
     started = time.process_time()
     for text in texts[: chosen.single]:
         wall = time.perf_counter()
-        model.predict([text], chosen.k)
+        model.topk([text], chosen.k)
         took.append((time.perf_counter() - wall) * 1e3)
     cpu = (time.process_time() - started) / len(took) * 1e3
     median, p99 = np.percentile(took, [50, 99]).tolist()

@@ -59,13 +59,13 @@ def random_kinds() -> dict[str, list[str]]:
 
 
 def share_of_sure(model: Model, texts: list[str]) -> float:
-    probabilities = model.probabilities(model.predict(texts, 1), known=model.known_shares(texts))
+    probabilities = model.probabilities(model.topk(texts, 1), known=model.known_shares(texts))
     return float(np.mean(probabilities[:, 0] >= 0.5))
 
 
 def error(model: Model, data: Dataset) -> float:
     known = model.known_shares(list(data.test.texts))
-    topk = predict_split(model, data, data.test, None, PLACES)
+    topk = predict_split(model, data.test, None, PLACES)
     split = data.test
     places = Places.of(topk, split.positives, split.filter_pairs, model.labels.frequencies, known.familiarity_N)
     return places.error(places.probabilities(model.scorer.calibration))

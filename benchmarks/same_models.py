@@ -73,7 +73,7 @@ def train_all(out: Path, names: list[str]) -> None:
         recipe, settings = CASES[name]
         shutil.rmtree(out / name, ignore_errors=True)
         model = unidex.train(data, recipe, settings=settings, out=out / name, seed=1)
-        found = model.predict(texts, 10)
+        found = model.topk(texts, 10)
         np.savez(out / f"{name}.npz", ids=found.ids, scores=found.scores)
         print(f"{name}: P@1 {model.metrics['test']['P@1']:.2f}", flush=True)
 

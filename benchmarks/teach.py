@@ -106,7 +106,7 @@ class Trial:
 
     def predicted(self, model: Model) -> TopK:
         """What a model predicts for the test texts, by ids of the data set."""
-        found = model.predict(list(self.dataset.test.texts), PLACES)
+        found = model.topk(list(self.dataset.test.texts), PLACES)
         return TopK(np.where(found.ids < 0, -1, self.dataset_ids[found.ids]), found.scores)
 
     def scores(self, found: TopK, labels: np.ndarray) -> tuple[float, float, float, float]:
@@ -155,7 +155,7 @@ def reference_cases(trial: Trial, model: Model) -> list[Case]:
     cases = []
     for kind, labels in trial.labels.items():
         texts = list(trial.dataset.test.texts)
-        both = [trial.scores(model.predict(texts, PLACES, forbidden=hidden), labels) for hidden in (labels, None)]
+        both = [trial.scores(model.topk(texts, PLACES, forbidden=hidden), labels) for hidden in (labels, None)]
         metrics = list(zip(*both, strict=True))
         num_pairs = sum(len(trial.held[label]) for label in labels.tolist())
         cases.append(Case(kind, "trained on all", len(labels), num_pairs, *metrics, 0.0, 0.0))

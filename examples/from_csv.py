@@ -38,9 +38,8 @@ def main() -> None:
 
 
 def show(model: unidex.Model, text: str) -> None:
-    best = model.predict([text], k=2)
-    labels = [model.labels.texts[label] for label in best.ids[0]]
-    print(f"{text} -> {', '.join(labels)}")
+    (labels,) = model.predict([text], k=2)
+    print(f"{text} -> {', '.join(label.text for label in labels)}")
 
 
 if __name__ == "__main__":

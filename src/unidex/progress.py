@@ -30,11 +30,18 @@ class Listener(Protocol):
 
 _listener: ContextVar[Listener | None] = ContextVar("unidex_progress", default=None)
 _plan: ContextVar[_Plan | None] = ContextVar("unidex_plan", default=None)
+_default: Listener | None = None
 
 
 def listen(listener: Listener | None) -> None:
     """Send progress to ``listener`` from now on; None for no listener."""
     _listener.set(listener)
+
+
+def listen_by_default(listener: Listener | None) -> None:
+    """Send progress to ``listener`` wherever `listen` named no other, in every thread and every cell of a notebook."""
+    global _default
+    _default = listener
 
 
 @contextmanager
@@ -46,7 +53,7 @@ def task(what: str, total: float | None = None, *, unit: str = "", fills_phase: 
     >>> with task("counting", 10) as advance:
     ...     advance(10)
     """
-    listener, plan = _listener.get(), _plan.get()
+    listener, plan = _listener.get() or _default, _plan.get()
     if listener is None:
         yield _ignore
     elif plan is not None:
@@ -59,7 +66,7 @@ def task(what: str, total: float | None = None, *, unit: str = "", fills_phase: 
 @contextmanager
 def plan(what: str, phases: Mapping[str, float]) -> Iterator[None]:
     """Work of several phases, each with its share of the whole, in any unit. A phase may be left out."""
-    listener = _listener.get()
+    listener = _listener.get() or _default
     if listener is None or _plan.get() is not None:
         yield
         return

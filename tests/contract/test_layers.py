@@ -30,7 +30,7 @@ LAYERS = [
     {"training"},
     {"report"},
     {"verbs"},
-    {"sklearn", "server"},
+    {"sklearn", "server", "notebook"},
     {"cli"},
     {"__init__", "__main__"},  # the package names what it offers, and nothing below asks it
 ]

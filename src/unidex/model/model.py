@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,12 @@ from unidex import progress
 from unidex.config import Config
 from unidex.data.read_options import TableForm
 from unidex.data.text_hashes import TextHashes
-from unidex.errors import DataError, ModelError, UnidexError, listed
-from unidex.features.known_words import KnownWords, Shares
+from unidex.errors import DataError, ModelError, UnidexError
+from unidex.features.known_words import Shares
 from unidex.model import folder as model_folder
 from unidex.model.journal import Change, Journal, check_change, check_label, check_uids, parse_change
 from unidex.model.label_set import LabelSet
+from unidex.model.model_methods import ModelMethods
 from unidex.model.new_labels import initial_classifiers
 from unidex.model.refusals import check_verb
 from unidex.nn.network import Network, Vectors
@@ -38,7 +38,7 @@ BLOCK = 1024
 _READINGS = 3
 
 
-class Model:
+class Model(ModelMethods):
     """A trained network, its labels and the scorer over them.
 
     Attributes:
@@ -147,7 +147,7 @@ class Model:
         """Texts as the scorer reads them."""
         return self.scorer.queries(self.vectors(texts), texts, mode)
 
-    def predict(
+    def topk(
         self,
         texts: Sequence[str],
         k: int = 5,
@@ -156,7 +156,7 @@ class Model:
         allowed: ArrayLike | None = None,
         forbidden: ArrayLike | None = None,
     ) -> TopK:
-        """The k best labels of each text."""
+        """The k best labels of each text: ids and scores alone, for metrics; ``predict`` gives names."""
         if k < 1:
             raise DataError(f"k must be at least 1, but is {k}")
         mode = mode or self.config.predict.mode
@@ -172,26 +172,13 @@ class Model:
             return blocks[0]
         return TopK.concatenate(blocks)
 
-    def known_shares(self, texts: Sequence[str]) -> Shares | None:
-        """How much of each text the model knows; None for an encoder without a vocabulary of words."""
-        return None if self._known_words is None else self._known_words.shares(texts)
-
-    @cached_property
-    def _known_words(self) -> KnownWords | None:
-        return KnownWords.of(self.network.encoder, self.labels.texts)
-
-    def _know(self, label_texts: Sequence[str]) -> None:
-        """The words of changed labels are known from now on."""
-        if (words := self.__dict__.get("_known_words")) is not None:
-            words.add(label_texts)
-
     def probabilities(
         self, topk: TopK, mode: Mode | None = None, known: Shares | None = None
     ) -> NDArray[np.float32] | None:
         """How likely each predicted label is right, N x K, 0 for none; None without a calibration for the mode.
 
         Args:
-            topk: the result of ``predict``.
+            topk: the result of ``topk``.
             mode: the mode of the prediction; the recipe's unless given.
             known: how much of each text is known; without it, scores are trusted as if all were.
         """
@@ -263,19 +250,15 @@ class Model:
         self._know(texts)
         return ids
 
-    def remove_labels(self, ids: Sequence[int]) -> None:
-        """Never predict these labels again. The ids of the others do not change."""
-        chosen = np.unique(np.asarray(ids, dtype=np.int64))
-        wrong = [label for label in chosen.tolist() if not self.labels.has_id(label)]
-        if wrong:
-            raise DataError(f"labels to remove must be among the model's, but it does not have {listed(wrong)}")
+    def remove_labels(self, labels: Sequence[str | int]) -> None:
+        """Never predict these labels again: a string is a uid, a number an id. The ids of the others do not change."""
+        chosen = np.unique(np.asarray(self.labels.ids_of(labels, "labels to remove"), dtype=np.int64))
         self.scorer.index.remove(chosen)
         self.labels = self.labels.without(chosen.tolist())
 
-    def rename_label(self, label: int, text: str) -> None:
-        """Give a label another text, by which the dual encoder knows it; its id, uid and classifier stay."""
-        if not self.labels.has_id(label):
-            raise DataError(f"a label to rename must be among the model's, but it does not have {label}")
+    def rename_label(self, label: str | int, text: str) -> None:
+        """Give a label, by uid or id, another text, by which the dual encoder knows it; id, uid and classifier stay."""
+        (label,) = self.labels.ids_of([label], "a label to rename")
         check_label(self.labels.uids[label], text)
         dual = self.vectors([text]).dual
         if dual is not None:

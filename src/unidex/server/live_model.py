@@ -51,7 +51,7 @@ class LiveModel:
                 f"{self.name}: the folder must contain a model, but cannot be read as one; the log has the error"
             ) from None
         # The first prediction builds caches; do it before the first request.
-        self.model.predict(["text"], 1)
+        self.model.topk(["text"], 1)
 
     @property
     def title(self) -> str:

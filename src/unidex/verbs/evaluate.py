@@ -64,6 +64,6 @@ def predict_split(model: Model, texts: Split, mode: Mode | None, k: int) -> TopK
         parts = []
         for start in range(0, len(texts), _BLOCK):
             part = list(texts.texts[start : start + _BLOCK])
-            parts.append(model.predict(part, places, mode=mode))
+            parts.append(model.topk(part, places, mode=mode))
             advance(len(part))
     return TopK.concatenate(parts)

@@ -32,7 +32,7 @@ def choose_device(name: str) -> torch.device:
 
 def load_model(folder: Path, device: str = "auto") -> Model:
     """Read a model folder."""
-    from unidex.model.model import Model
+    from unidex.verbs.registered_methods import Model
 
     return Model.load(folder, str(choose_device(device)))
 

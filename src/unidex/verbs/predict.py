@@ -74,7 +74,7 @@ def predict_labels(
     forbidden: Sequence[int] | None = None,
 ) -> Predictions:
     """Predict the k best labels of texts, with probabilities where the model has a calibration for the mode."""
-    topk = model.predict(texts, k, mode=mode, allowed=allowed, forbidden=forbidden)
+    topk = model.topk(texts, k, mode=mode, allowed=allowed, forbidden=forbidden)
     known = model.known_shares(texts)
     probabilities = model.probabilities(topk, mode, known)
     return Predictions(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unidex import progress
 from unidex.config.recipes import load as load_config
@@ -26,9 +27,16 @@ logger = logging.getLogger(__name__)
 
 
 def train(
-    data: Dataset | str | Path,
+    data: Any,
     recipe: str | Path = "auto",
     *,
+    text: str | None = None,
+    labels: str | None = None,
+    title: str | None = None,
+    content: str | None = None,
+    uid: str | None = None,
+    separator: str | None = None,
+    test_fraction: float | None = None,
     out: str | Path | None = None,
     settings: Sequence[str] = (),
     seed: int = 0,
@@ -39,15 +47,29 @@ def train(
     """Train a model on the train texts of a data set, and score it on its test texts where it has some.
 
     Args:
-        data: a data set, or where to read one.
+        data: a data set, a file or folder, a pandas or polars data frame, or a list of (text, labels).
+        text: the column of the texts, if its name does not tell.
+        labels: the column of the labels, as lists or as strings with a separator.
+        title: the column of titles, if a text is a title and a content.
+        content: the column of contents.
+        uid: the column of the users' own names of texts.
+        separator: what separates labels in one cell.
+        test_fraction: share of the rows that become test texts, 0.2 unless there is a table of test texts.
         recipe: name of a recipe or a TOML file.
         out: the model folder to write, or None to keep the model in memory only.
         settings: ``section.key=value`` over the recipe.
         seed: the same seed gives the same model.
         device: "cpu", "cuda" or another of torch's, or "auto".
         resume: continue an interrupted run with the same ``out``.
-        reading: how to read ``data``.
+        reading: how to read ``data``, with all options of the command line.
     """
+    named = {"text": text, "labels": labels, "title": title, "content": content, "uid": uid}
+    columns = {role: name for role, name in named.items() if name is not None}
+    more = {"separator": separator, "test_fraction": test_fraction}
+    given = {name: value for name, value in more.items() if value is not None}
+    if columns or given:
+        reading = reading or ReadOptions()
+        reading = replace(reading, columns={**reading.columns, **columns}, **given)  # type: ignore[arg-type]
     model = train_together(
         data, recipe, out=out, settings=settings, seed=seed, device=device, resume=resume, reading=reading
     )
@@ -61,7 +83,7 @@ def train(
 
 
 def train_together(
-    data: Dataset | str | Path,
+    data: Any,
     recipe: str | Path = "auto",
     *,
     out: str | Path | None = None,
@@ -72,6 +94,7 @@ def train_together(
     reading: ReadOptions | None = None,
 ) -> Model | None:
     """Train as `train` does; of several processes that torchrun started, only the first gets the model, others None."""
+    import unidex.verbs.registered_methods  # noqa: F401 - the model that is returned has all of its methods
     from unidex import distributed
     from unidex.training.log import read_log
     from unidex.training.phases import phases

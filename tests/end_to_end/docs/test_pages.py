@@ -50,6 +50,7 @@ def test_every_command_prints_what_the_page_shows(page, num_files, num_commands,
         "how-to/gandalf.md",
         "reference/losses.md",
         "reference/metrics.md",
+        "reference/python-api.md",
         "reference/search-index.md",
     ],
 )

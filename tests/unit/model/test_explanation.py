@@ -555,14 +555,14 @@ def test_removed_labels_are_not_explained_and_added_ones_have_no_train_texts():
 def test_explained_probabilities_are_the_predicted_ones():
     model = random_model("auto")
     assert all(reason.probability is None for reason in explain(model, ASKED[0]))
-    best = model.predict(list(DATA.train.texts), 5)
+    best = model.topk(list(DATA.train.texts), 5)
     hits = np.take_along_axis(DATA.train.positives.toarray(), best.ids, axis=1) > 0
     model.scorer.calibration = Calibration.fit(best, hits, model.labels.frequencies, "both")
-    found = model.probabilities(model.predict([ASKED[0]], 5))[0].tolist()
+    found = model.probabilities(model.topk([ASKED[0]], 5))[0].tolist()
     assert len(set(found)) > 1
     reasons = explain(model, ASKED[0])
     assert [reason.probability for reason in reasons] == pytest.approx(found)
-    everything = model.predict([ASKED[0]], 12)
+    everything = model.topk([ASKED[0]], 12)
     sixth, ninth = everything.ids[0, [5, 8]].tolist()
     asked = explain(model, ASKED[0], labels=[ninth, reasons[1].id, sixth])
     # The sixth stands behind the five predicted ones in either list.

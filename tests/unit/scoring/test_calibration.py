@@ -331,11 +331,11 @@ def test_a_text_without_a_known_word_has_no_confident_answer(folder):
 def test_trust_changes_no_place_and_leaves_known_texts_as_they_are(folder):
     model = Model.load(folder)
     texts = list(DATA.test.texts)
-    best = model.predict(texts, 5)
+    best = model.topk(texts, 5)
     shares = model.known_shares(texts)
     assert shares.known_N.min() == 1
     assert np.array_equal(model.probabilities(best, known=shares), model.probabilities(best))
-    half_known = model.predict([f"{text} qwertz" for text in texts], 5)
+    half_known = model.topk([f"{text} qwertz" for text in texts], 5)
     found = model.probabilities(half_known, known=model.known_shares([f"{text} qwertz" for text in texts]))
     plain = model.probabilities(half_known)
     assert (found <= plain).all()

@@ -86,7 +86,7 @@ def model():
 
 def test_a_model_with_a_tree_predicts_by_its_formula_and_is_the_same_from_its_folder(model, tmp_path):
     texts = list(topics().test.texts)[:8]
-    found = model.predict(texts, 5)
+    found = model.topk(texts, 5)
     every = model.network.text_vectors(model.network.encoder.prepare(texts))
     labels = model.network.label_vectors(model.network.encoder.prepare(list(model.labels.texts)))
     classifier, dual = every.classifier @ labels.classifier.T, every.dual @ labels.dual.T
@@ -111,18 +111,18 @@ def test_a_model_with_a_tree_predicts_by_its_formula_and_is_the_same_from_its_fo
 def test_one_head_alone_is_searched_as_without_a_tree(model):
     texts = list(topics().test.texts)[:8]
     fusion, model.scorer.fitted = model.scorer.fitted, None
-    plain = {mode: model.predict(texts, 3, mode=mode) for mode in ("dual", "classifier", "both")}
+    plain = {mode: model.topk(texts, 3, mode=mode) for mode in ("dual", "classifier", "both")}
     model.scorer.fitted = fusion
     for mode in ("dual", "classifier"):
-        assert np.array_equal(model.predict(texts, 3, mode=mode).scores, plain[mode].scores)
-    assert not np.array_equal(model.predict(texts, 3).scores, plain["both"].scores)
+        assert np.array_equal(model.topk(texts, 3, mode=mode).scores, plain[mode].scores)
+    assert not np.array_equal(model.topk(texts, 3).scores, plain["both"].scores)
     assert evaluate(model, topics(), mode="dual").metrics["P@1"] > 50
 
 
 def test_allowed_labels_more_places_than_labels_and_new_labels_work(model, tmp_path):
-    found = model.predict(["w0a w1b"], 3, allowed=[4, 5])
+    found = model.topk(["w0a w1b"], 3, allowed=[4, 5])
     assert set(found.ids[0].tolist()) == {4, 5, -1}
-    assert model.predict(["w0a w1b"], 40).ids.shape == (1, 40)
+    assert model.topk(["w0a w1b"], 40).ids.shape == (1, 40)
     model.save(tmp_path / "model")
     grown = Model.load(tmp_path / "model")
     grown.add_labels(["brandnew word"], ["new"])
@@ -132,7 +132,7 @@ def test_allowed_labels_more_places_than_labels_and_new_labels_work(model, tmp_p
 @pytest.mark.parametrize("mode", ["both", "dual", "classifier"])
 def test_an_explanation_has_the_labels_and_scores_of_the_prediction(model, mode):
     texts = list(topics().test.texts)
-    found = model.predict(texts, 5, mode=mode)
+    found = model.topk(texts, 5, mode=mode)
     for row, text in enumerate(texts):
         reasons = explain(model, text, mode=mode)
         assert [reason.id for reason in reasons] == found.ids[row].tolist()

@@ -60,7 +60,7 @@ def test_training_fits_trees_and_probabilities_and_the_folder_holds_both(folder,
     listed = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
     assert {"ranker.json", *(f"lexical/{name}" for name in names)} <= listed.keys()
     assert model.metrics["test"]["P@1"] > 80
-    found = model.predict(list(DATA.test.texts), 5)
+    found = model.topk(list(DATA.test.texts), 5)
     chances = model.probabilities(found)
     truth = np.take_along_axis(DATA.test.positives.toarray(), found.ids, axis=1) > 0
     assert chances[truth].mean() > 2 * chances[~truth].mean()
@@ -70,7 +70,7 @@ def test_the_same_training_gives_the_same_ranker_and_the_same_predictions(folder
     again = train(DATA, "unidec", settings=LEARNED, out=tmp_path / "again")
     assert (tmp_path / "again" / "ranker.json").read_bytes() == (folder / "ranker.json").read_bytes()
     texts = list(DATA.test.texts)
-    one, other = again.predict(texts, 5), model.predict(texts, 5)
+    one, other = again.predict(texts, 5), model.topk(texts, 5)
     assert np.array_equal(one.ids, other.ids)
     assert np.array_equal(one.scores, other.scores)
 
@@ -78,19 +78,19 @@ def test_the_same_training_gives_the_same_ranker_and_the_same_predictions(folder
 def test_a_label_without_train_texts_can_be_first(model):
     assert model.labels.frequencies[UNSEEN] == 0
     text = f"{DATA.labels.texts[UNSEEN]}"
-    found = model.predict([text], 3)
+    found = model.topk([text], 3)
     assert found.ids[0, 0] == UNSEEN
 
 
 def test_a_label_that_is_added_later_can_be_first_and_is_gone_when_removed(model, tmp_path):
     (label,) = model.add_labels(["brandnew gizmo"], ["new"])
     texts = ["brandnew gizmo", "a gizmo, brandnew"]
-    found = model.predict(texts, 3).ids
+    found = model.topk(texts, 3).ids
     assert (found == label).any(axis=1).all()
     assert label in found[:, 0]
     model.save(tmp_path / "grown")
     loaded = Model.load(tmp_path / "grown")
-    assert np.array_equal(loaded.predict(texts, 5).scores, model.predict(texts, 5).scores)
+    assert np.array_equal(loaded.predict(texts, 5).scores, model.topk(texts, 5).scores)
     (reason,) = explain(loaded, texts[0], labels=["new"])
     assert reason.parts["words"] > 0
     loaded.remove_labels([label])
@@ -102,14 +102,14 @@ def test_a_label_that_is_added_later_can_be_first_and_is_gone_when_removed(model
 
 def test_a_renamed_label_is_found_by_its_new_words(model):
     model.rename_label(UNSEEN, "unheard of")
-    assert model.predict(["unheard of"], 1).ids.tolist() == [[UNSEEN]]
+    assert model.topk(["unheard of"], 1).ids.tolist() == [[UNSEEN]]
 
 
 def test_rare_labels_move_up_with_what_is_favoured(model):
     texts, places = list(DATA.test.texts), {}
     for favour, power in POWERS.items():
         model.scorer.fitted = replace(model.scorer.fitted, power=power)
-        found = model.predict(texts, len(model.labels))
+        found = model.topk(texts, len(model.labels))
         places[favour] = np.argmax(found.ids == UNSEEN, axis=1)
         assert (found.ids == UNSEEN).any(axis=1).all()
     assert (places["rare"] <= places["balanced"]).all()
@@ -118,13 +118,13 @@ def test_rare_labels_move_up_with_what_is_favoured(model):
 
 
 def test_no_texts_and_odd_texts_are_answered(model):
-    assert model.predict([], 3).ids.shape == (0, 3)
+    assert model.topk([], 3).ids.shape == (0, 3)
     odd = ["", "...", "\U0001f600", "w" * 5000, "\x00"]
-    found = model.predict(odd, 30)
+    found = model.topk(odd, 30)
     assert found.ids.shape == (5, 30)
     assert np.isfinite(found.scores[found.ids >= 0]).all()
     # One text has the answer that it has among others.
-    assert np.array_equal(model.predict(odd[2:3], 30).ids, found.ids[2:3])
+    assert np.array_equal(model.topk(odd[2:3], 30).ids, found.ids[2:3])
 
 
 @pytest.mark.parametrize("favour", POWERS)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unidex.data.dataset import Dataset, Propensity
+from unidex.data.formats.table_frame import is_frame
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed, quoted
 from unidex.storage.atomic import write_folder
@@ -68,9 +69,15 @@ def detect(path: Path) -> str:
     )
 
 
-def read(source: str | Path, options: ReadOptions | None = None) -> Dataset:
-    """Read a data set from a folder or a file, or the built-in one named ``hpo``."""
+def read(source: Any, options: ReadOptions | None = None) -> Dataset:
+    """Read a data set from a folder or a file, from the built-in one named ``hpo``, or from a table in memory.
+
+    A table in memory is a pandas or polars data frame, a dict of columns, or a list of (text, labels).
+    """
     options = options or ReadOptions()
+    if is_frame(source):
+        options.refuse_others((*_ALWAYS[1:], *_TABLE), "a data frame")
+        return _described(_format("table").read_frame(source, options), None, options)
     if str(source) == BUILT_IN:
         from unidex.data import hpo
 

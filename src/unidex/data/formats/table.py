@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from unidex.data.dataset import Dataset
 from unidex.data.formats.cells import first_cells, guess
 from unidex.data.formats.merge import Source, Sources, assemble
 from unidex.data.formats.table_files import find_columns, kind_of, open_table, stem_of
+from unidex.data.formats.table_frame import FrameTable
 from unidex.data.formats.table_rows import string_cells
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed
@@ -70,6 +72,17 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     )
     name = stem_of(path) if folder is None else path.resolve().name
     return assemble(name, path, sources, cell, options)
+
+
+def read_frame(data: Any, options: ReadOptions) -> Dataset:
+    """Read a table in memory, with a table of test texts in a file where the options name one."""
+    table = FrameTable(data)
+    train = Source(table, find_columns(table, options))
+    test = None if options.test is None else _source(options.test, options)
+    strings = [string_cells(source.table, source.columns["labels"]) for source in (train, test) if source is not None]
+    cell = guess(first_cells(chain.from_iterable(strings)), options.separator_to_use())
+    sources = Sources(train, test, options.labels, has_test=test is not None)
+    return assemble("frame", table.file, sources, cell, options)
 
 
 def _source(file: Path, options: ReadOptions) -> Source:

@@ -56,7 +56,7 @@ def predicted_samples(folder: Path, samples: Sequence[Sample], device: str = "au
     """Predict the first labels of each text: {"text", "is_correct"}; None if the right labels are unknown."""
     model = load_model(folder, device)
     more = max((len(sample.filtered) for sample in samples), default=0)
-    found = model.predict([sample.text for sample in samples], min(PLACES + more, len(model.labels)))
+    found = model.topk([sample.text for sample in samples], min(PLACES + more, len(model.labels)))
     rows = []
     for sample, ids in zip(samples, found.ids.tolist(), strict=True):
         uids = [(label, model.labels.uids[label]) for label in ids if label >= 0]

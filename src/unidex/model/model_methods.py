@@ -1,0 +1,117 @@
+"""Methods of a model that build on others: predictions with names, explanations, similar labels, pickling."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from unidex.errors import ModelError
+from unidex.features.known_words import KnownWords, Shares
+from unidex.model.predicted_labels import Predictions
+from unidex.scoring.layout import Mode
+
+if TYPE_CHECKING:
+    from unidex.model.explanation import Reason
+    from unidex.model.model import Model
+    from unidex.model.similar_labels import SimilarLabel
+
+# Methods whose work is done in higher layers, which register themselves here.
+REGISTERED: dict[str, Callable[..., Any]] = {}
+
+
+class ModelMethods:
+    """What a user does with a model, beside changing and saving it."""
+
+    def predict(
+        self: Any,
+        texts: Sequence[str],
+        k: int = 5,
+        *,
+        mode: Mode | None = None,
+        allowed: ArrayLike | None = None,
+        forbidden: ArrayLike | None = None,
+    ) -> Predictions:
+        """Predict the k best labels of each text.
+
+        Args:
+            texts: the texts.
+            k: labels per text; a text has fewer if the model has fewer.
+            mode: heads that count, "both", "dual" or "classifier"; default: the mode of the model.
+            allowed: ids of the only labels that may be predicted.
+            forbidden: ids of labels that are not predicted.
+        """
+        topk = self.topk(texts, k, mode=mode, allowed=allowed, forbidden=forbidden)
+        shares = self.known_shares(texts)
+        probabilities = self.probabilities(topk, mode, shares)
+        known = None if shares is None else shares.known_N
+        return Predictions(texts, topk.ids, topk.scores, probabilities, known, self.labels)
+
+    def known_shares(self: Any, texts: Sequence[str]) -> Shares | None:
+        """How much of each text the model knows; None for an encoder without a vocabulary of words."""
+        return None if self._known_words is None else self._known_words.shares(texts)
+
+    @cached_property
+    def _known_words(self: Any) -> KnownWords | None:
+        return KnownWords.of(self.network.encoder, self.labels.texts)
+
+    def _know(self: Any, label_texts: Sequence[str]) -> None:
+        """The words of changed labels are known from now on."""
+        if (words := self.__dict__.get("_known_words")) is not None:
+            words.add(label_texts)
+
+    def explain(
+        self: Any,
+        text: str,
+        k: int = 5,
+        *,
+        labels: Sequence[str | int] | None = None,
+        mode: Mode | None = None,
+        num_texts: int = 3,
+    ) -> list[Reason]:
+        """Explain why a text has its k best labels, or how near other labels come (`unidex.model.explanation`)."""
+        from unidex.model.explanation import explain
+
+        return explain(self, text, k=k, labels=labels, mode=mode, num_texts=num_texts)
+
+    def similar_labels(self: Any, label: str | int, k: int = 10) -> list[SimilarLabel]:
+        """Find the k labels whose vectors are nearest to those of a label, given by uid, text or id."""
+        from unidex.model.similar_labels import find_label, nearest_labels, similar_rows
+
+        number = find_label(label, self.labels) if isinstance(label, str) else label
+        return similar_rows(self.labels, nearest_labels(self, number, k))
+
+    def evaluate(self, data: Any, **options: Any) -> Any:
+        """Score the model on a data set, a file or a data frame; see `unidex.evaluate` for options and result."""
+        if "evaluate" not in REGISTERED:
+            raise ModelError(
+                "evaluate needs the package unidex, but only a part of it is imported: import unidex.verbs"
+            )
+        return REGISTERED["evaluate"](self, data, **options)
+
+    def __reduce__(self: Any) -> tuple[Callable[[bytes], Model], tuple[bytes]]:
+        # A pickle holds a model folder: everything that a folder keeps, and nothing else.
+        with tempfile.TemporaryDirectory() as place:
+            self.__class__.save(self, Path(place) / "model")
+            packed = io.BytesIO()
+            with tarfile.open(fileobj=packed, mode="w") as archive:
+                archive.add(Path(place) / "model", "model")
+        return _unpacked, (packed.getvalue(),)
+
+
+def _unpacked(packed: bytes) -> Model:
+    """The model of a pickle, in memory alone."""
+    from unidex.model.model import Model
+
+    with tempfile.TemporaryDirectory() as place:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(place, filter="data")
+        model = Model.load(Path(place) / "model")
+        model.journal = None
+    return model
