@@ -98,7 +98,7 @@ class _Plan:
     >>> advance = plan.task("training", 3, True)
     >>> advance(1, "epoch 1")
     >>> done
-    [(1, 'steps'), (3.0, 'steps: epoch 1')]
+    [(1.0, 'steps'), (3.0, 'steps: epoch 1')]
     """
 
     def __init__(self, phases: Mapping[str, float], advance: Advance) -> None:

@@ -153,7 +153,7 @@ _TABLE_FORMAT = flag(
     *("format", None, "csv, tsv, jsonl, parquet, xlsx or text (one text per line); default: by the name of the file."),
     *(str | None,),
     metavar="NAME",
-    rich_help_panel="Reading tables",
+    rich_help_panel="Reading DATA",
 )
 _TEXT_FLAGS = {"format": _TABLE_FORMAT} | {name: _READING[name] for name in ("column", "text")}
 # The flags for reading texts alone, and texts with labels, from one file that may be a table.

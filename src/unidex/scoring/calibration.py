@@ -153,8 +153,8 @@ class Trust:
         slope: of the familiarity.
         intercept: added to it.
 
-    >>> trust = Trust.fit(np.array([0.9, 1.0, 0.6]), np.array([0.1, 0.0, 0.3]))
-    >>> bool(trust.logs(np.array([0.0]))[0] < -0.5), trust.logs(np.array([1.0])).tolist()
+    >>> trust = Trust.fit(np.linspace(0.6, 1, 50), np.linspace(0, 0.4, 50))
+    >>> bool(trust.logs(np.array([0.0]))[0] < -2), trust.logs(np.array([1.0])).tolist()
     (True, [0.0])
     """
 
