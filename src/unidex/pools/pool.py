@@ -70,12 +70,15 @@ def draw_negatives(shortlist: Ids, texts: Ids, count: int, rng: np.random.Genera
     return drawn[drawn >= 0]
 
 
-def choose_labels(drawn: Ids, negatives: Ids, further: Ids, size: int) -> Ids:
+def choose_labels(drawn: Ids, negatives: Ids, further: Ids, size: int, rng: np.random.Generator) -> Ids:
     """The pool: drawn labels, then negatives, then further positives, the most frequent first, up to ``size``.
 
-    >>> choose_labels(np.array([3, 1, 3]), np.array([7, 8, 8]), np.array([5]), 3)
+    Among equally frequent labels ``rng`` decides. The lower id would leave the same labels out in every step.
+
+    >>> rng = np.random.default_rng(0)
+    >>> choose_labels(np.array([3, 1, 3]), np.array([7, 8, 8]), np.array([5]), 3, rng)
     array([1, 3, 8])
-    >>> choose_labels(np.array([3, 1, 3]), np.array([7, 8, 8]), np.array([5]), 9)
+    >>> choose_labels(np.array([3, 1, 3]), np.array([7, 8, 8]), np.array([5]), 9, rng)
     array([1, 3, 5, 7, 8])
     """
     pool = np.empty(0, dtype=np.int64)
@@ -87,8 +90,7 @@ def choose_labels(drawn: Ids, negatives: Ids, further: Ids, size: int) -> Ids:
         new = ~np.isin(labels, pool, assume_unique=True)
         labels, counts = labels[new], counts[new]
         if len(labels) > room:
-            # Stable: among equally frequent labels the lower id comes first.
-            labels = labels[np.argsort(-counts, kind="stable")[:room]]
+            labels = labels[np.lexsort((rng.random(len(labels)), -counts))[:room]]
         pool = np.union1d(pool, labels)
     return pool
 
@@ -141,7 +143,7 @@ def make_batch(
     further = np.empty(0, dtype=np.int64)
     if fill:
         further = positives.indices[entries_of(positives, texts)[1]].astype(np.int64)
-    labels = choose_labels(drawn, negatives, further, size)
+    labels = choose_labels(drawn, negatives, further, size, rng)
     targets = make_targets(positives, filter_pairs, texts, labels)
     with_positive = np.unique(targets.rows.numpy())
     if len(with_positive) < len(texts):
