@@ -64,7 +64,7 @@ def problem():
 
 
 def settings_of(name):
-    """Twenty steps or a few more: an epoch has six random or four clustered batches."""
+    """Six epochs of six batches, random or clustered."""
     return [*COMMON, *RECIPES[name], "train.epochs=6"]
 
 

@@ -16,36 +16,46 @@ Ids = NDArray[np.int64]
 _MAX_ROUNDS, _MIN_GAIN = 20, 1e-4
 
 
+def num_batches(num_texts: int, size: int) -> int:
+    """How many batches of at most ``size`` texts hold all texts; random and clustered batches are as many.
+
+    >>> num_batches(294805, 576), num_batches(100, 512)
+    (512, 1)
+    """
+    return max(1, math.ceil(num_texts / size))
+
+
 def random_batches(num_texts: int, size: int, rng: np.random.Generator) -> list[Ids]:
     """All texts once, in random batches of about equal size, at most ``size``.
 
     >>> [len(batch) for batch in random_batches(10, 4, np.random.default_rng(0))]
     [4, 3, 3]
     """
-    return np.array_split(rng.permutation(num_texts), max(1, math.ceil(num_texts / size)))
-
-
-def num_clusters(num_texts: int, size: int) -> int:
-    """How many batches ``clustered_batches`` makes: the largest power of two that leaves them at least ``size`` texts.
-
-    >>> num_clusters(294805, 512), num_clusters(100, 512)
-    (512, 1)
-    """
-    return 1 << max(0, math.floor(math.log2(max(num_texts, 1) / size)))
+    return np.array_split(rng.permutation(num_texts), num_batches(num_texts, size))
 
 
 def clustered_batches(vectors_ND: Tensor, size: int, rng: np.random.Generator) -> list[Ids]:
     """All texts once, similar ones together: recursive balanced 2-means on unit vectors.
 
-    Batches have from ``size`` to just under twice as many texts, and differ by at most one. Similar texts are each
-    other's hard negatives: their labels are in one pool.
+    Batches have at most ``size`` texts and differ by at most one. Similar texts are each other's hard negatives: their
+    labels are in one pool. A group that becomes an odd number of batches is divided in that proportion.
 
-    References: UniDEC (arXiv 2405.03714): 294805 texts and 512 make 512 batches of 576.
+    References: UniDEC (arXiv 2405.03714): 294805 texts make 512 batches of 576. Its code takes powers of two only.
     """
-    groups = [np.arange(len(vectors_ND))]
-    while len(groups) < num_clusters(len(vectors_ND), size):
-        groups = [half for group in groups for half in halves(vectors_ND, group, rng)]
-    return groups
+    groups = [(np.arange(len(vectors_ND)), num_batches(len(vectors_ND), size))]
+    while any(count > 1 for _, count in groups):
+        groups = [part for group, count in groups for part in _divided(vectors_ND, group, count, rng)]
+    return [group for group, _ in groups]
+
+
+def _divided(vectors_ND: Tensor, group: Ids, count: int, rng: np.random.Generator) -> list[tuple[Ids, int]]:
+    """Two parts of a group of ``count`` batches, each with its number of batches; a group of one batch stays whole."""
+    if count == 1:
+        return [(group, count)]
+    size, larger = divmod(len(group), count)  # `larger` batches have one text more
+    first = (count + 1) // 2
+    parts = split_in_two(vectors_ND, group, first * size + (larger + 1) // 2, rng)
+    return [(parts[0], first), (parts[1], count - first)]
 
 
 def cluster_size(epoch: int, growth: Sequence[int], size: int) -> int:
@@ -71,19 +81,21 @@ def joined_clusters(clusters: list[Ids], size: int, rng: np.random.Generator) ->
     [[4, 0, 1], [2, 3]]
     """
     order = np.concatenate([clusters[number] for number in rng.permutation(len(clusters))])
-    return np.array_split(order, max(1, math.ceil(len(order) / size)))
+    return np.array_split(order, num_batches(len(order), size))
 
 
-def halves(vectors_ND: Tensor, group: Ids, rng: np.random.Generator) -> tuple[Ids, Ids]:
-    """Two equal halves of a group by spherical 2-means, until the mean similarity gains less than 0.0001."""
+def split_in_two(vectors_ND: Tensor, group: Ids, num_first: int, rng: np.random.Generator) -> tuple[Ids, Ids]:
+    """Two parts of a group by spherical 2-means, until the mean similarity gains less than 0.0001.
+
+    The first part has ``num_first`` texts.
+    """
     members = vectors_ND[torch.from_numpy(group).to(vectors_ND.device)]
-    middle = (len(group) + 1) // 2
     centres = members[torch.from_numpy(rng.choice(len(group), 2, replace=False)).to(members.device)].T
     before = -math.inf
     for _ in range(_MAX_ROUNDS):
         similarity = members @ centres
         order = torch.argsort(similarity[:, 1] - similarity[:, 0], stable=True)
-        first, second = order[:middle], order[middle:]
+        first, second = order[:num_first], order[num_first:]
         mean = float((similarity[first, 0].sum() + similarity[second, 1].sum()) / len(group))
         if mean - before < _MIN_GAIN:
             break

@@ -17,7 +17,7 @@ from unidex.config import Augment, Config
 from unidex.distributed import Processes
 from unidex.errors import UnidexError
 from unidex.nn.network import Network, Vectors
-from unidex.pools.batches import cluster_size, clustered_batches, joined_clusters, num_clusters, random_batches
+from unidex.pools.batches import cluster_size, clustered_batches, joined_clusters, num_batches, random_batches
 from unidex.pools.pool import Batch, label_batch, make_batch, mine_negatives, whole_batch
 
 logger = logging.getLogger(__name__)
@@ -82,12 +82,7 @@ class Batching:
             self._rows = np.flatnonzero(np.diff(self._positives_LN.indptr))
         self._clusters: list[Ids] | None = None
         self._shortlist: Ids | None = None
-        epochs, size = config.train.epochs, config.train.batch_size
-        # Clusters that grow are joined to batches as large as random ones.
-        one_each = config.pool.batches == "clustered" and not config.pool.cluster_growth
-        num_random = min(config.pool.start, epochs) if one_each else epochs
-        random_count = len(random_batches(len(self._rows), size, np.random.default_rng(0)))
-        self.num_steps = num_random * random_count + (epochs - num_random) * num_clusters(len(self._rows), size)
+        self.num_steps = config.train.epochs * num_batches(len(self._rows), config.train.batch_size)
 
     def refresh(self, network: Network, epoch: int) -> None:
         """Cluster the texts and mine negatives, where it is time for that."""

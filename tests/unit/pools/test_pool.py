@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from unidex.pools.batches import clustered_batches, random_batches
+from unidex.pools.batches import clustered_batches, num_batches, random_batches
 from unidex.pools.pool import (
     choose_labels,
     draw_labels,
@@ -126,22 +126,26 @@ def test_log_inclusion_is_the_share_of_pools_a_label_is_in():
     np.testing.assert_allclose(np.exp(log_inclusion(positives, 8, 2)), seen / trials, atol=0.05)
 
 
-@pytest.mark.parametrize(("count", "size"), [(10, 3), (7, 7), (1, 5), (100, 9)])
-def test_batches_hold_every_text_once(count, size):
-    rng = np.random.default_rng(0)
-    vectors = torch.nn.functional.normalize(torch.randn(count, 4, generator=torch.Generator().manual_seed(0)), dim=1)
-    for batches, most in ((random_batches(count, size, rng), size), (clustered_batches(vectors, size, rng), 2 * size)):
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 400), st.integers(0, 2**32 - 1))
+def test_batches_hold_every_text_once_and_are_as_large_as_asked(count, size, seed):
+    rng = np.random.default_rng(seed)
+    vectors = torch.nn.functional.normalize(torch.from_numpy(rng.standard_normal((count, 4))), dim=1)
+    for batches in (random_batches(count, size, rng), clustered_batches(vectors, size, rng)):
         assert sorted(np.concatenate(batches).tolist()) == list(range(count))
         sizes = [len(batch) for batch in batches]
-        assert max(sizes) <= most
+        assert len(batches) == num_batches(count, size) == -(-count // size)
+        assert max(sizes) <= size
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_clustered_batches_keep_similar_texts_together():
+@pytest.mark.parametrize("num_kinds", [3, 4])
+def test_clustered_batches_keep_similar_texts_together(num_kinds):
     generator = torch.Generator().manual_seed(0)
-    centres = torch.nn.functional.normalize(torch.randn(4, 16, generator=generator), dim=1)
-    kinds = torch.arange(64) % 4
-    vectors = torch.nn.functional.normalize(centres[kinds] + 0.05 * torch.randn(64, 16, generator=generator), dim=1)
+    centres = torch.nn.functional.normalize(torch.randn(num_kinds, 16, generator=generator), dim=1)
+    kinds = torch.arange(16 * num_kinds) % num_kinds
+    noise = 0.05 * torch.randn(len(kinds), 16, generator=generator)
+    vectors = torch.nn.functional.normalize(centres[kinds] + noise, dim=1)
     batches = clustered_batches(vectors, 16, np.random.default_rng(0))
     assert all(len(set(kinds[batch].tolist())) == 1 for batch in batches)
 
