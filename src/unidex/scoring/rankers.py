@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -91,10 +91,6 @@ class CandidateCounts:
     knn: int = 32
     lexical: int = 0
 
-    def at_least(self, num: int) -> CandidateCounts:
-        """With at least so many labels of the index."""
-        return replace(self, index=max(num, self.index))
-
 
 class Ranker(ABC):
     """How the features of candidates become scores.
@@ -129,10 +125,6 @@ class Ranker(ABC):
         """The best k candidates of each text."""
         ids_NK = candidates.ids_NK
         scores_NK = np.where(ids_NK < 0, -np.inf, self.scores(candidates.features)).astype(np.float32)
-        if k < ids_NK.shape[1]:
-            best_NK = np.argpartition(-scores_NK, k - 1, axis=1)[:, :k]
-            ids_NK = np.take_along_axis(ids_NK, best_NK, axis=1)
-            scores_NK = np.take_along_axis(scores_NK, best_NK, axis=1)
         return TopK.rank(ids_NK, scores_NK).first(k)
 
 

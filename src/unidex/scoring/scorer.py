@@ -127,9 +127,11 @@ class Scorer:
         """
         if not self._index_ranks(mode):
             ranker = self.ranker(mode)
-            counts = ranker.counts.at_least(k)
-            candidates = self.candidates(queries, counts, ranker.features, allowed=allowed, forbidden=forbidden)
-            return ranker.rank(candidates, k)
+            candidates = self.candidates(queries, ranker.counts, ranker.features, allowed=allowed, forbidden=forbidden)
+            best = ranker.rank(candidates, min(k, candidates.ids_NK.shape[1]))
+            if best.k == k and (best.ids >= 0).all():
+                return best
+            return _continued(best, self.index.search(queries.vectors, k, allowed=allowed, forbidden=forbidden), k)
         found = self.index.search(queries.vectors, k, allowed=allowed, forbidden=forbidden)
         if mode != "both" or self.layout.weights.knn == 0:
             return found
@@ -181,8 +183,7 @@ class Scorer:
         if not ranker.compares_candidates:
             return self._described(queries, ids_NK, ranker.features, knn)
         # Their features depend on the candidates that the text has without them.
-        counts = ranker.counts.at_least(ids_NK.shape[1])
-        others = self.candidates(queries, counts, ranker.features).ids_NK
+        others = self.candidates(queries, ranker.counts, ranker.features).ids_NK
         all_ids = without_repeats(np.concatenate([others, ids_NK], axis=1))
         described = self._described(queries, all_ids, ranker.features, knn)
         places = (all_ids[:, None, :] == ids_NK[:, :, None]).argmax(axis=2)
@@ -275,6 +276,24 @@ class Scorer:
         frequencies = self.labels.frequencies
         pairs = Pairs(self.layout, self.index, queries, ids_NK, ids_NK >= 0, frequencies, knn, self.lexical)
         return Candidates(ids_NK, compute_features(pairs, features))
+
+
+def _continued(best: TopK, found: TopK, k: int) -> TopK:
+    """The ranked labels, then those of the index in its order, up to k, whose scores go on below.
+
+    So the first places of a long list are those of a short one.
+
+    >>> found = _continued(TopK.rank([[4, 2]], [[0.5, -0.25]]), TopK.rank([[2, 7, 8]], [[3.0, 2.0, 1.5]]), 3)
+    >>> found.ids.tolist(), found.scores.tolist()
+    ([[4, 2, 7]], [[0.5, -0.25, -2.25]])
+    """
+    is_new = (found.ids >= 0) & ~(found.ids[:, :, None] == best.ids[:, None, :]).any(axis=2)
+    lowest_N = np.where(best.ids >= 0, best.scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    of_index = np.where(found.ids >= 0, found.scores, 0)
+    below = np.where(np.isfinite(lowest_N), lowest_N, 0) - 1 + of_index - of_index[:, :1]
+    ids = np.concatenate([best.ids, np.where(is_new, found.ids, PADDING)], axis=1)
+    scores = np.concatenate([best.scores, np.where(is_new, below, -np.inf).astype(np.float32)], axis=1)
+    return TopK.rank(ids, scores).first(k)
 
 
 def without_repeats(ids_NK: NDArray[np.int64]) -> NDArray[np.int64]:

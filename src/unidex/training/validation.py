@@ -235,7 +235,6 @@ class Validation:
             logger.info("The ranker has weights of %d features: %d held-out texts are few (trees need %d).", *found_few)
         else:
             names, counts = feature_names(scorer.layout), BoostedTreesRanker.counts
-        counts = counts.at_least(places_needed(fitted_to, counts.index))
         # Labels that only these texts have show the ranker what it may expect of labels without training texts.
         candidates = scorer.candidates(self._queries(scorer, network, prepared, fitted_to), counts, names)
         ids_NK = candidates.ids_NK

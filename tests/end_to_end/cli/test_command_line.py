@@ -303,8 +303,12 @@ def test_score_reads_prediction_files_of_other_programs(shop, tmp_path):
     found = json.loads(call("score", tmp_path / "p.jsonl", shop, "--json").stdout)
     assert (found["P@1"], found["num_texts"]) == (100.0, 1)
     table = call("score", tmp_path / "p.jsonl", shop).stdout.splitlines()
-    assert table[0] == "# 1 texts, percent, 0 filter pairs"
-    assert table[2].startswith("P\t100.00\t")
+    assert (
+        table[0]
+        == "# The first label is right for 100 of 100 texts, and 100 of 100 have a right one among the first five."
+    )
+    assert table[1] == "# 1 texts, percent, 0 filter pairs"
+    assert table[3].startswith("P\t100.00\t")
     with pytest.raises(DataError, match="--split must be train or test, but is 'validation'"):
         call("score", tmp_path / "p.jsonl", shop, "--split", "validation")
     with pytest.raises(DataError, match=r"p.jsonl:1: there must be 3 rows"):

@@ -189,7 +189,7 @@ def test_mistakes_are_those_of_the_predictions(compared, data):
     record = records.read_record(out / "runs" / "depsl-none-0")
     found = record["mistakes"]
     model = load_model(out / "runs" / "depsl-none-0")
-    ids = model.predict(list(dataset.test.texts), 12).without(dataset.test.filter_pairs).first(5).ids.tolist()
+    ids = model.topk(list(dataset.test.texts), 12).without(dataset.test.filter_pairs).first(5).ids.tolist()
     lists = [[label for label in row if label >= 0] for row in ids]
     pairs = Counter(
         (names.texts[label], names.texts[row[0]])

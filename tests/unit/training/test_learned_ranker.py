@@ -121,6 +121,20 @@ def test_rare_labels_move_up_with_what_is_favoured(model):
     assert places["rare"].sum() < places["accuracy"].sum()
 
 
+def test_a_long_list_begins_with_the_short_one_and_has_every_label_once(model):
+    texts = list(DATA.test.texts)
+    every = model.topk(texts, len(model.labels))
+    assert np.array_equal(np.sort(every.ids, axis=1), np.tile(np.arange(len(model.labels)), (len(texts), 1)))
+    assert (np.diff(every.scores, axis=1) <= 0).all()
+    for k in (1, 30, 60):
+        short = model.topk(texts, k)
+        assert np.array_equal(short.ids, every.ids[:, :k])
+        assert np.array_equal(short.scores, every.scores[:, :k])
+    few = model.topk(texts, 9, allowed=[3, 5, 8])
+    assert np.array_equal(np.sort(few.ids[:, :3], axis=1), np.tile([3, 5, 8], (len(texts), 1)))
+    assert (few.ids[:, 3:] == -1).all()
+
+
 def test_no_texts_and_odd_texts_are_answered(model):
     assert model.topk([], 3).ids.shape == (0, 3)
     odd = ["", "...", "\U0001f600", "w" * 5000, "\x00"]
