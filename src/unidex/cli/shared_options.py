@@ -70,8 +70,20 @@ _READING = {
             "Share of the rows to use as test texts, if a table has none.",
         ),
         ("split_seed", int, ReadOptions().split_seed, None, "Seed of that split."),
-        ("propensity_a", float | None, None, None, "Propensity constant A; default: from dataset.json, or 0.55."),
-        ("propensity_b", float | None, None, None, "Propensity constant B; default: from dataset.json, or 1.5."),
+        (
+            "propensity_a",
+            float | None,
+            None,
+            None,
+            "Propensity constant A; default: from dataset.json, or by the name, or 0.55.",
+        ),
+        (
+            "propensity_b",
+            float | None,
+            None,
+            None,
+            "Propensity constant B; default: from dataset.json, or by the name, or 1.5.",
+        ),
     )
 }
 

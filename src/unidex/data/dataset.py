@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +26,25 @@ class Propensity:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.a) and np.isfinite(self.b) and self.a >= 0 and self.b >= 0):
             raise DataError(f"propensity constants must be numbers >= 0, but are A={self.a}, B={self.b}")
+
+    @classmethod
+    def of_name(cls, name: str) -> Propensity:
+        """The constants that results on a public data set are reported with; 0.55 and 1.5 for all other names.
+
+        Amazon's sets have 0.6 and 2.6, except AmazonCat; sets of Wikipedia's categories have 0.5 and 0.4. WikiSeeAlso
+        and Wiki10 have the default constants, as their papers do. Upper and lower case are the same.
+
+        >>> Propensity.of_name("LF-AmazonTitles-1.3M"), Propensity.of_name("LF-WikiSeeAlso-320K")
+        (Propensity(a=0.6, b=2.6), Propensity(a=0.55, b=1.5))
+        """
+        return next((constants for public, constants in _PUBLIC if public.match(name)), cls())
+
+
+# Names of public data sets, with or without more after the size: LF-AmazonTitles-131K, WikiLSHTC-325K, Wiki-500K.
+_PUBLIC = (
+    (re.compile(r"(LF-|MM-)?Amazon(Titles)?-[\d.]+[KM]\b", re.IGNORECASE), Propensity(0.6, 2.6)),
+    (re.compile(r"(LF-)?Wiki(pedia|Titles|LSHTC)?-[\d.]+[KM]\b", re.IGNORECASE), Propensity(0.5, 0.4)),
+)
 
 
 @dataclass(frozen=True, eq=False)

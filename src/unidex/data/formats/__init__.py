@@ -145,16 +145,22 @@ def check_target(folder: Path, name: str) -> None:
 
 
 def _described(dataset: Dataset, metadata: Path | None, options: ReadOptions) -> Dataset:
-    """The data set with the name and constants of its metadata file, and over them the options."""
-    name, propensity = dataset.name, dataset.propensity
-    if metadata is not None and metadata.is_file():
-        found = _metadata(metadata)
-        name = found.get("name", name)
-        constants = found.get("propensity", {})
-        propensity = Propensity(constants.get("a", propensity.a), constants.get("b", propensity.b))
-    a = propensity.a if options.propensity_a is None else options.propensity_a
-    b = propensity.b if options.propensity_b is None else options.propensity_b
-    return replace(dataset, name=name, propensity=Propensity(a, b))
+    """The data set with the name and constants of its metadata file, and over them the options.
+
+    Where neither has a constant, the name decides.
+    """
+    found = _metadata(metadata) if metadata is not None and metadata.is_file() else {}
+    name = found.get("name", dataset.name)
+    of_name = Propensity.of_name(name)
+    given = found.get("propensity", {}) | {
+        key: value for key, value in (("a", options.propensity_a), ("b", options.propensity_b)) if value is not None
+    }
+    propensity = replace(of_name, **given)
+    if of_name != Propensity() and not {"a", "b"} <= given.keys():
+        _logger.info(
+            "Propensity constants of the public data set %s: A = %g, B = %g.", quoted(name), propensity.a, propensity.b
+        )
+    return replace(dataset, name=name, propensity=propensity)
 
 
 def _metadata(file: Path) -> dict[str, Any]:

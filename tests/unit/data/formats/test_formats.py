@@ -361,6 +361,25 @@ def test_dataset_json_gives_name_and_constants_and_options_go_over_them(tmp_path
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "a", "b"),
+    [(name, 0.6, 2.6) for name in ("LF-AmazonTitles-1.3M", "amazon-670k", "Amazon-3M", "LF-Amazon-131K-small")]
+    + [(name, 0.5, 0.4) for name in ("LF-WikiTitles-500K", "Wikipedia-500K", "LF-Wikipedia-500K", "WikiLSHTC-325K")]
+    + [(name, 0.55, 1.5) for name in ("LF-WikiSeeAlsoTitles-320K", "Wiki10-31K", "AmazonCat-13K", "our Amazon-1K")],
+)
+def test_a_public_data_set_has_the_propensity_constants_of_the_papers(tmp_path, caplog, name, a, b):
+    caplog.set_level("INFO")
+    put(tmp_path / name, RAW)
+    assert formats.read(tmp_path / name).propensity == Propensity(a, b)
+    assert ("Propensity constants" in caplog.text) == (a != 0.55)
+    assert formats.read(tmp_path / name, ReadOptions(propensity_b=3.0)).propensity == Propensity(a, 3.0)
+    # The name of the metadata counts, and its constants go over those of the name.
+    put(tmp_path, RAW | {"dataset.json": json.dumps({"name": name})})
+    assert formats.read(tmp_path).propensity == Propensity(a, b)
+    put(tmp_path, RAW | {"dataset.json": json.dumps({"name": name, "propensity": {"a": 0.7, "b": 2}})})
+    assert formats.read(tmp_path).propensity == Propensity(0.7, 2)
+
+
 def test_a_data_set_is_named_by_its_folder_also_from_inside(tmp_path, monkeypatch):
     for name in ("xc-raw", "pecos", "unidex", "bag"):
         folder = tmp_path / f"{name}.set"
