@@ -32,7 +32,7 @@ class Propensity:
         """The constants that results on a public data set are reported with; 0.55 and 1.5 for all other names.
 
         Amazon's sets have 0.6 and 2.6, except AmazonCat; sets of Wikipedia's categories have 0.5 and 0.4. WikiSeeAlso
-        and Wiki10 have the default constants, as their papers do. Upper and lower case are the same.
+        and Wiki10 have the default constants. Upper and lower case are the same.
 
         >>> Propensity.of_name("LF-AmazonTitles-1.3M"), Propensity.of_name("LF-WikiSeeAlso-320K")
         (Propensity(a=0.6, b=2.6), Propensity(a=0.55, b=1.5))
