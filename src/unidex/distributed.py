@@ -37,7 +37,10 @@ class ProcessLostError(UnidexError):
 
     Attributes:
         is_first: whether no other process has reported it before; one message is enough.
+        leaves_threads: threads of the process group still wait for the lost process.
     """
+
+    leaves_threads = True
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

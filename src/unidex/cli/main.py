@@ -122,4 +122,9 @@ def _exit(code: int, message: str, error: BaseException | None) -> None:
     if message:
         # One line, even if a file name has line ends.
         sys.stderr.write(" ".join(message.split()) + "\n")
+    if getattr(error, "leaves_threads", False):
+        # Threads that wait for a lost process would abort an orderly end, and with it the exit code.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
