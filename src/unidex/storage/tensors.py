@@ -48,4 +48,4 @@ def _blocks(tensor: Tensor) -> list[memoryview]:
     import torch
 
     flat = tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy()
-    return [memoryview(flat[start : start + _BYTES_AT_ONCE]) for start in range(0, len(flat), _BYTES_AT_ONCE)]
+    return [flat[start : start + _BYTES_AT_ONCE].data for start in range(0, len(flat), _BYTES_AT_ONCE)]
