@@ -29,7 +29,7 @@ def export(
     the query of a text (model.encode in Python) is the score that finds the model's candidates. For any vector
     database.
 
-    The folder is written completely or not at all. unidex.json in it names the format, the model's version and what the
+    The folder is written completely or not at all. export.json in it names the format, the model's version and what the
     export does not hold. Nothing is approximated without a note.
 
     Example: unidex export hpo-model --to parquet --out hpo-vectors

@@ -15,7 +15,7 @@ from unidex.model.model import Model
 from unidex.scoring.layout import Mode
 from unidex.storage.atomic import check_new_folder, write_folder
 
-ABOUT_FILE = "unidex.json"
+ABOUT_FILE = "export.json"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Written:
     """What a format wrote.
 
     Attributes:
-        facts: numbers and names for ``unidex.json`` and the result.
+        facts: numbers and names for ``export.json`` and the result.
         notes: sentences about what the export does not hold, or holds only approximately.
     """
 

@@ -64,7 +64,7 @@ def test_priors_are_the_models_and_the_vectors_have_them(model, tmp_path):
     assert done["notes"] == [
         "Inner products find the model's candidates. Not in the export: the kNN part and the ranker of unidex predict."
     ]
-    about = json.loads((tmp_path / "vectors" / "unidex.json").read_text())
+    about = json.loads((tmp_path / "vectors" / "export.json").read_text())
     assert (about["format"], about["model"], about["dim"]) == ("parquet", model.version, done["dim"])
 
 
@@ -117,7 +117,7 @@ def test_an_option_of_another_format_is_refused(monkeypatch, tmp_path):
 
 def test_the_command_prints_files_and_notes_or_one_json_document(auto_folder, tmp_path):
     shown = call("export", auto_folder, "--to", "parquet", "--out", tmp_path / "a").stdout.splitlines()
-    assert shown[0].startswith(f"{tmp_path / 'a'}: labels.parquet, unidex.json (")
+    assert shown[0].startswith(f"{tmp_path / 'a'}: export.json, labels.parquet (")
     assert shown[1].startswith("# Inner products find")
     done = json.loads(call("export", auto_folder, "--to", "parquet", "--out", tmp_path / "b", "--json").stdout)
-    assert (done["format"], done["files"]) == ("parquet", ["labels.parquet", "unidex.json"])
+    assert (done["format"], done["files"]) == ("parquet", ["export.json", "labels.parquet"])
