@@ -36,6 +36,7 @@ EXACT_BELOW = 0.05  # share of visible labels below which the lists hold mostly 
 MAX_UNCODED = 1 << 13  # labels that are compared with every text; more of them, or an eighth of all, are coded
 NUMBERS_AT_ONCE = 1 << 24
 _MOVED = "moved.npy"
+_MAX_HEADER = 128  # bytes of a saved array before its numbers
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class DiskIndex(Index):
         super().__init__()
         self._folder, self._settings = folder, settings
         self._owned = owned  # a temporary folder that lives as long as the index
-        self._stored = load_array(folder / VECTORS, (None, None), mapped=True) if _has_rows(folder) else _none(folder)
+        self._stored = _stored(folder, (None, None))
         self._num_coded = num_coded
         self._added = np.empty((0, self._stored.shape[1]), dtype=self._stored.dtype)
         self._moved: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # coded labels with other vectors since
@@ -109,7 +110,7 @@ class DiskIndex(Index):
         with reading(folder):
             settings, num_coded = DiskSettings(**manifest["settings"]), int(manifest["num_coded"])
         shape = (manifest["num_ids"], manifest["dim"])
-        load_array(folder / VECTORS, shape, mapped=shape[0] > 0)
+        _stored(folder, shape)
         index = cls(folder, settings, num_coded)
         if (folder / _MOVED).exists():
             index._moved = load_array(folder / _MOVED, (None,), np.int64)
@@ -248,12 +249,11 @@ class _Rows:
         return torch.from_numpy(self._index.vectors(ids.numpy()))
 
 
-def _has_rows(folder: Path) -> bool:
-    return len(np.load(folder / VECTORS, mmap_mode="r" if (folder / VECTORS).stat().st_size > 256 else None)) > 0
-
-
-def _none(folder: Path) -> NDArray[Any]:
-    return load_array(folder / VECTORS, (0, None))
+def _stored(folder: Path, shape: tuple[int | None, int | None]) -> NDArray[Any]:
+    """The vectors, mapped; an array without rows cannot be mapped."""
+    file = folder / VECTORS
+    has_rows = file.is_file() and file.stat().st_size > _MAX_HEADER
+    return load_array(file, shape, mapped="always" if has_rows else False)
 
 
 def _link(source: Path, target: Path) -> None:
