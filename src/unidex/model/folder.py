@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from unidex import index as indexes
 from unidex.config import Config
@@ -37,6 +37,7 @@ from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
 from unidex.storage.locks import locked
+from unidex.storage.mapped import load_tensors
 
 if TYPE_CHECKING:
     from unidex.model.model import Model
@@ -116,9 +117,9 @@ def _read(
 ) -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
     config = read_saved(folder)
     try:
-        dense = load_file(folder / "encoder.safetensors", device=device)
+        dense = load_tensors(folder / "encoder.safetensors", device=device)
         classifier_file = folder / "classifier.safetensors"
-        rows = load_file(classifier_file, device=device) if classifier_file.exists() else {}
+        rows = load_tensors(classifier_file, device=device) if classifier_file.exists() else {}
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         log = (folder / "train.jsonl").read_text(encoding="utf-8")
         calibration = _read_json(folder / "calibration.json")

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Shape = tuple[int | None, ...]
 Type = type[np.generic] | None
 Mode = Literal["r", "c"] | None
+_maps: ContextVar[bool] = ContextVar("maps", default=True)
+
+
+@contextmanager
+def in_memory() -> Iterator[None]:
+    """Read files whole in this block instead of mapping them.
+
+    The system kills a process that reads a mapped file beyond an end that another process has moved. A command can
+    be started again; a service must survive it.
+    """
+    token = _maps.set(False)
+    try:
+        yield
+    finally:
+        _maps.reset(token)
+
+
+def load_tensors(file: Path, device: str = "cpu") -> dict[str, Tensor]:
+    """The tensors of a safetensors file, mapped from the disk except `in_memory`."""
+    # Later: data sets are read without torch.
+    from safetensors.torch import load, load_file
+
+    if _maps.get():
+        return load_file(file, device=device)
+    return {name: tensor.to(device) for name, tensor in load(file.read_bytes()).items()}
 
 
 def load_array(file: Path, shape: Shape, dtype: Type = None, *, mapped: bool = False) -> NDArray[Any]:
@@ -32,7 +63,7 @@ def read_array(file: Path, shape: Shape, dtype: Type = None, mode: Mode = None) 
     If it is missing, damaged or another array, a ValueError says so without the name of the file.
     """
     try:
-        array = np.load(file, mmap_mode=mode, allow_pickle=False)
+        array = np.load(file, mmap_mode=mode if _maps.get() else None, allow_pickle=False)
     # A damaged header raises almost any error.
     except Exception as error:
         raise ValueError(f"a saved array cannot be read ({error})") from None

@@ -13,7 +13,7 @@ from unidex.data.dataset import Dataset, Propensity
 from unidex.data.formats.table_frame import is_frame
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed, quoted
-from unidex.storage.atomic import write_folder
+from unidex.storage.atomic import check_new_folder, write_folder
 
 METADATA = "dataset.json"
 BUILT_IN = "hpo"
@@ -141,16 +141,7 @@ def check_target(folder: Path, name: str) -> None:
     """Refuse a format or a folder that cannot be written, before the work of reading."""
     if name not in _WRITERS:
         raise DataError(f"--to must be one of {', '.join(WRITE_FORMATS)}, but is {quoted(name)}")
-    try:
-        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-        here = folder.resolve() == Path.cwd()
-    except OSError as error:
-        raise DataError(f"the folder to write cannot be read ({error.strerror})", file=folder) from None
-    if taken:
-        raise DataError("the folder to write must be new or empty, but holds something; name another", file=folder)
-    if here:
-        # The finished folder replaces the empty one; a process inside the empty one would be in a deleted folder.
-        raise DataError("the folder to write must not be the current one; name a folder inside it", file=folder)
+    check_new_folder(folder)
 
 
 def _described(dataset: Dataset, metadata: Path | None, options: ReadOptions) -> Dataset:
