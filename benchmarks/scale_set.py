@@ -3,8 +3,8 @@
     python benchmarks/scale_set.py FOLDER --labels 1000000 --texts 1000000
 
 Words are drawn by Zipf's law. A label has a topic word, a word that it shares with the three other labels of its
-group, and two words of its own. Labels are drawn by a power law, so that most of them have few texts or none. A text has
-a label and, in half of the cases, another one of its group; it shows most words of both among words of no meaning.
+group, and two words of its own. Labels are drawn by a power law, so that most of them have few texts or none. A text
+has a label and, in half of the cases, another one of its group; it shows most words of both among words of no meaning.
 
 The labels of a tenth of the texts are drawn at random, so that nobody can predict them: P@1 has a ceiling of 90%.
 
