@@ -3,8 +3,8 @@
     python benchmarks/languages.py DATA --languages de,en --label-language en --work FOLDER [--labels vocabulary.tsv]
 
 A tenth of the train texts is judged, drawn by a seed; test texts are not read. Every variant is the same data with
-other words, and ``auto`` trains on it with and without character n-grams. The language of a text is that of whose common
-words it has most. Needs ``snowballstemmer`` and, for lemmas, ``simplemma``.
+other words, and ``auto`` trains on it with and without character n-grams. The language of a text is that of whose
+common words it has most. Needs ``snowballstemmer`` and, for lemmas, ``simplemma``.
 """
 
 from __future__ import annotations
