@@ -57,6 +57,8 @@ class TransformerEncoder(nn.Module):
             model.pooler = None
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        if not settings.own_dropout:
+            _drop_nothing(model)
         # Weights are float32 whatever they were saved as: half precision loses small steps. autocast rounds copies.
         self.model, self.tokenizer, self.settings = model.float(), tokenizer, settings
         self.dim = int(model.config.hidden_size)
@@ -289,6 +291,14 @@ def _check_length(model: Any, tokenizer: Any, max_length: int) -> None:
                     f"encoder.max_length must be at most the {module.num_embeddings - first} positions of the "
                     f"transformer, but is {max_length}"
                 )
+
+
+def _drop_nothing(model: Any) -> None:
+    """Switch dropout off, also in training: that of layers, and that of attention, which reads a number of its own."""
+    for module in model.modules():
+        for name in ("p", "dropout_prob", "attention_dropout"):
+            if isinstance(getattr(module, name, None), float) and (name != "p" or isinstance(module, nn.Dropout)):
+                setattr(module, name, 0.0)
 
 
 def _cutting(tokenizer: Any, max_length: int) -> Any:

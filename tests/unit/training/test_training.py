@@ -9,7 +9,7 @@ from helpers.stopped_runs import digest
 from helpers.synthetic import QUICK, topics
 from unidex.errors import ConfigError, UnidexError
 from unidex.model.model import Model
-from unidex.training.phases import batch_size_for
+from unidex.training.sizes import batch_size_for
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.train import train
 
