@@ -227,7 +227,7 @@ def _read_labels(file: Path) -> LabelSet:
 
 def _hashes(folder: Path) -> dict[str, str]:
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
-    files += sorted(folder.glob("*/manifest.json"))
+    files += sorted(file for file in folder.rglob("manifest.json") if file.parent != folder)
     hashes = {}
     for file in files:
         with file.open("rb") as stream:

@@ -46,8 +46,8 @@ _PRIOR = {
     "word_overlap": 1.0,
     "char_overlap": 2.0,
     "word_coverage": 1.5,
-    "pretrained": 3.0,
-    "pretrained_knn": 1.0,
+    "pretrained": 1.0,
+    "pretrained_knn": 0.5,
 }
 
 
