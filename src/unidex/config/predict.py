@@ -47,7 +47,10 @@ class Predict(Section):
         "if that pays on the validation split: 'minilm', 'wordllama', a folder or a hub name; empty for none. A text "
         "then costs one pass of it, and the model needs it to predict",
     )
-    index: Literal["exact", "hnsw", "pq"] = Field("exact", description="kind of search index")
+    index: Literal["auto", "disk", "exact", "hnsw", "pq"] = Field(
+        "auto",
+        description="kind of search index; 'auto' is 'exact'; above 2 GiB of label vectors, 'auto' and 'pq' are 'disk'",
+    )
     snippet_length: int = Field(
         0, ge=0, description="characters of each train text that the model stores for explanations; 0 for none"
     )
