@@ -12,9 +12,12 @@ from typing import Any
 Settings = dict[str, dict[str, Any]]
 
 # Under every recipe that is trained with the encoder: the recipe's own settings win.
-COMMON: dict[str, Settings] = {
-    "transformer": {"train": {"fit_to_texts": ["batch_size", "pool_size", "epochs"]}},
+_COMMON: dict[str, Settings] = {
+    "transformer": {"train": {"fit_to_texts": ["batch_size", "pool_size", "epochs", "patience"]}},
 }
+# Also under such recipes with both heads. At equal weights the weaker head costs the stronger one several points, and
+# which head that is depends on the data and on how long it was trained.
+_CHOSEN_FUSION: Settings = {"train": {"validation": 0.1}, "predict": {"choose_fusion": True}}
 # Over recipes without a section for the encoder: one encoder serves both heads.
 _SHARED: Settings = {"heads": {"shared_encoder": True, "classifier_feature_smoothing": 0.0}}
 # These shares are of a bag or of inception; a stage may not differ in what a transformer does not have.
@@ -28,6 +31,20 @@ _MORE: dict[str, dict[str, Any]] = {
     "inception": {"batch_size": 128, "schedule": "one-cycle", "warmup": 0.33, "decay_epochs": 0},
     "transformer": {"weight_decay": 0.01},
 }
+
+
+def settings_under(kind: str, heads: dict[str, Any]) -> Settings:
+    """The settings of an encoder under a recipe whose section [heads] is given.
+
+    >>> settings_under("transformer", {"classifier": False})["train"]["fit_to_texts"][0]
+    'batch_size'
+    >>> settings_under("transformer", {})["predict"], settings_under("bag", {})
+    ({'choose_fusion': True}, {})
+    """
+    common = _COMMON.get(kind, {})
+    if not common or not (heads.get("dual", True) and heads.get("classifier", True)):
+        return common
+    return {"train": {**common["train"], **_CHOSEN_FUSION["train"]}, "predict": _CHOSEN_FUSION["predict"]}
 
 
 def settings_for(kind: str, train: dict[str, Any], *, is_stage: bool = False) -> Settings:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unidex.config import Config, Encoder, Stage, merged, parse
-from unidex.config.encoder_settings import COMMON, settings_for
+from unidex.config.encoder_settings import settings_for, settings_under
 from unidex.config.names import ENCODERS
 from unidex.config.renamed import OLD_NAMES, with_new_names
 from unidex.config.rules import check_rules
@@ -101,7 +101,7 @@ def _for_encoder(settings: dict[str, Any], kind: str, *, is_foreign: bool, is_st
     over = variants.get(kind, {})
     if is_foreign and not over:
         over = settings_for(kind, settings.get("train", {}), is_stage=is_stage)
-    under = {} if is_stage else COMMON.get(kind, {})
+    under = {} if is_stage else settings_under(kind, settings.get("heads", {}))
     return merged(merged(under, settings), over)
 
 

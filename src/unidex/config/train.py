@@ -19,10 +19,10 @@ class Train(Section):
         description="texts per step, over all processes; 0 chooses by the number of texts: 128 to 1024, for a "
         "transformer 16 to 512",
     )
-    fit_to_texts: list[Literal["batch_size", "pool_size", "epochs"]] = Field(
+    fit_to_texts: list[Literal["batch_size", "pool_size", "epochs", "patience"]] = Field(
         [],
-        description="settings that are lowered where train texts are few, as a transformer needs: one that --set names "
-        "is kept as it is",
+        description="settings that are fitted to few train texts, as a transformer needs: smaller batches and pools, "
+        "fewer epochs, more patience; one that --set names is kept as it is",
     )
     chunk: int = Field(
         0, ge=0, description="texts or labels encoded at once, with a gradient cache; 0 for all of a step"

@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 _MANY_TEXTS = 100_000
 # Labels of a pool per text of a batch, where a transformer encodes each of them.
 _LABELS_PER_TEXT = 4
+# With fewer held-out texts than this, one validation without gain may be chance: so many decide.
+_FEW_HELD_OUT, _PATIENCE = 200, 3
 # Epochs of a trained transformer on at most so many texts; more texts have more epochs, in proportion.
 _FEW_EPOCHS, _FEW_TEXTS = 20, 10_000
 
@@ -42,7 +44,7 @@ def fit_sizes(config: Config, num_texts: int, *, tell: bool = True) -> Config:
     """A recipe whose sizes fit the number of train texts.
 
     A batch size of 0 is chosen. Sizes in train.fit_to_texts are lowered where texts are few, except where every step
-    encodes all labels: smaller batches would encode them more often.
+    encodes all labels: smaller batches would encode them more often. Patience is raised where few texts are held out.
     """
     train, pool = config.train, config.pool
     is_pretrained = encoders.get(config.encoder.kind).can.is_pretrained
@@ -58,6 +60,8 @@ def fit_sizes(config: Config, num_texts: int, *, tell: bool = True) -> Config:
         if "epochs" in train.fit_to_texts:
             most = round(_FEW_EPOCHS * max(1.0, num_texts / _FEW_TEXTS))
             sizes["train"]["epochs"] = min(train.epochs, most)
+    if "patience" in train.fit_to_texts and train.patience and train.validation * num_texts < _FEW_HELD_OUT:
+        sizes["train"]["patience"] = max(train.patience, _PATIENCE)
     fitted = changed(config, sizes)
     if tell and size != train.batch_size:
         logger.info("Batches of %d texts: that is %d steps per epoch.", size, math.ceil(num_texts / size))
