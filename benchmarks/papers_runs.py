@@ -30,6 +30,7 @@ from unidex.data.read_options import ReadOptions
 from unidex.pools.pool import Batch, make_batch, whole_batch
 from unidex.training import loop, training_set
 from unidex.verbs.evaluate import evaluate
+from unidex.verbs.score import Scores
 from unidex.verbs.train import train
 
 Result = dict[str, Any]
@@ -164,16 +165,16 @@ def trained(recipe: str, settings: list[str], data: DataSet, seed: int, store: S
     heads = model.config.heads
     modes = ["both", "dual", "classifier"] if heads.dual and heads.classifier else [""]
     result["test"] = {
-        mode: numbers(evaluate(model, data.data, mode=mode or None).metrics)  # type: ignore[arg-type]
+        mode: numbers(evaluate(model, data.data, mode=mode or None))  # type: ignore[arg-type]
         for mode in modes
     }
     return result
 
 
-def numbers(metrics: dict[str, Any]) -> dict[str, float]:
+def numbers(scores: Scores) -> dict[str, float]:
     """The metrics that tables show, and the contribution of each fifth of the pairs by label frequency."""
-    found = {name: round(float(metrics[name]), 2) for name in METRICS}
-    return found | {f"bin {n + 1}": round(group["contribution"], 2) for n, group in enumerate(metrics["bins"])}
+    found = {name: round(float(scores.metrics[name]), 2) for name in METRICS}
+    return found | {f"bin {n + 1}": round(float(group.contribution), 2) for n, group in enumerate(scores.bins)}
 
 
 def value(run: Result, row: Row, column: str) -> float:

@@ -114,23 +114,23 @@ def _gains(names: tuple[str, ...], metrics: tuple[str, ...] = ("P@1", "PSP@1")) 
 _SC = ("loss.dual=supcon", "loss.classifier=supcon")
 _BCE = "loss.classifier_bce=1.0"
 _LOSS_PAIRS: dict[str, tuple[Settings, tuple[tuple[float, ...], ...]]] = {
-    "SupCon; SupCon": (
+    "SupCon / SupCon": (
         _SC,
         ((53.41, 43.57, 32.54, 38.20), (49.35, 39.23, 27.78, 32.86), (46.90, 38.62, 31.23, 35.28)),
     ),
-    "SupCon; SupCon + BCE": (
+    "SupCon / SupCon + BCE": (
         (*_SC, _BCE),
         ((54.86, 44.61, 28.05, 35.05), (51.08, 40.78, 28.64, 34.00), (53.48, 42.76, 26.24, 32.81)),
     ),
-    "decoupled; BCE": (
+    "decoupled / BCE": (
         ("loss.classifier=bce",),
         ((55.12, 44.80, 31.72, 37.28), (50.83, 40.61, 27.14, 33.66), (54.69, 42.81, 30.74, 36.48)),
     ),
-    "decoupled; decoupled": (
+    "decoupled / decoupled": (
         (),
         ((56.73, 45.19, 34.03, 39.54), (52.52, 42.02, 29.78, 35.06), (43.67, 36.85, 32.68, 37.07)),
     ),
-    "decoupled; decoupled + BCE": (
+    "decoupled / decoupled + BCE": (
         (_BCE,),
         ((57.41, 45.89, 30.10, 36.78), (52.51, 42.00, 29.82, 35.08), (55.56, 44.10, 29.15, 35.49)),
     ),
@@ -361,27 +361,27 @@ _TABLES = (
         tuple(row for name, (settings, figures) in _LOSS_PAIRS.items() for row in _by_head(name, settings, figures)),
         (*_FOUR, "R@10"),
         (
-            Ordering("decoupled softmax is ahead of SupCon", "P@1", "decoupled; decoupled", "SupCon; SupCon"),
-            Ordering("decoupled softmax is ahead of SupCon", "P@5", "decoupled; decoupled", "SupCon; SupCon"),
-            Ordering("decoupled softmax is ahead of SupCon", "PSP@1", "decoupled; decoupled", "SupCon; SupCon"),
+            Ordering("decoupled softmax is ahead of SupCon", "P@1", "decoupled / decoupled", "SupCon / SupCon"),
+            Ordering("decoupled softmax is ahead of SupCon", "P@5", "decoupled / decoupled", "SupCon / SupCon"),
+            Ordering("decoupled softmax is ahead of SupCon", "PSP@1", "decoupled / decoupled", "SupCon / SupCon"),
             Ordering(
-                "the same in the dual head", "P@1", "decoupled; decoupled, dual head", "SupCon; SupCon, dual head"
+                "the same in the dual head", "P@1", "decoupled / decoupled, dual head", "SupCon / SupCon, dual head"
             ),
             Ordering(
                 "SupCon is ahead in the classifier head",
                 "P@1",
-                "SupCon; SupCon, classifier head",
-                "decoupled; decoupled, classifier head",
+                "SupCon / SupCon, classifier head",
+                "decoupled / decoupled, classifier head",
             ),
-            Ordering("BCE beside it raises P", "P@1", "decoupled; decoupled + BCE", "decoupled; decoupled"),
-            Ordering("and lowers PSP", "PSP@1", "decoupled; decoupled", "decoupled; decoupled + BCE"),
-            Ordering("BCE alone is worse than decoupled softmax", "P@1", "decoupled; decoupled", "decoupled; BCE"),
-            Ordering("both heads beat the dual head", "P@1", "decoupled; decoupled", "decoupled; decoupled, dual head"),
+            Ordering("BCE beside it raises P", "P@1", "decoupled / decoupled + BCE", "decoupled / decoupled"),
+            Ordering("and lowers PSP", "PSP@1", "decoupled / decoupled", "decoupled / decoupled + BCE"),
+            Ordering("BCE alone is worse than decoupled softmax", "P@1", "decoupled / decoupled", "decoupled / BCE"),
+            Ordering("both heads beat the dual head", "P@1", "decoupled / decoupled", "decoupled / decoupled, dual head"),
             Ordering(
                 "both heads beat the classifier head",
                 "P@1",
-                "decoupled; decoupled",
-                "decoupled; decoupled, classifier head",
+                "decoupled / decoupled",
+                "decoupled / decoupled, classifier head",
             ),
         ),
         _LF13M,
