@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from papers_rows import Ordering, Row, Table
 from papers_runs import EQUAL_STEPS, DataSet, Result, Store, settings_of, value
 from papers_synthetic import EXPERIMENTS
-from papers_tables import TABLES, Ordering, Row, Table
+from papers_tables import TABLES
 
 HOLDS, FAILS, NOISE, ONE = "holds", "does not hold", "within noise", "one run"
 _PART = re.compile(r"(<!-- papers: (\S+?)((?: \S+)*?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -57,7 +58,7 @@ def judged(table: Table, found: dict[str, dict[str, list[Result]]]) -> str:
 def verdict(ordering: Ordering, ahead: Row, behind: Row, first: list[Result], second: list[Result]) -> str:
     """The mean lead, two standard errors over seeds, and what follows.
 
-    >>> from papers_tables import Ordering, Row
+    >>> from papers_rows import Ordering, Row
     >>> runs = lambda *values: [{"test": {"": {"P@1": value}}} for value in values]
     >>> verdict(Ordering("", "P@1", "a", "b"), Row("a", ""), Row("b", ""), runs(3, 3.1), runs(1, 1.1))
     '+2.00 ± 0.14: holds'

@@ -21,7 +21,7 @@ from unittest import mock
 
 import numpy as np
 
-from papers_tables import CPU, Row, Table
+from papers_rows import CPU, Row, Table
 from unidex.augment.word_changes import with_copies
 from unidex.config.recipes import load
 from unidex.data.dataset import Dataset
