@@ -18,6 +18,7 @@ from unidex.cli.calibrate import calibrate
 from unidex.cli.compare import compare, report
 from unidex.cli.convert import convert
 from unidex.cli.explain import explain
+from unidex.cli.export import export
 from unidex.cli.inspect import inspect
 from unidex.cli.labels import app as labels_app
 from unidex.cli.output import ReaderLeftError, install_logging, install_progress
@@ -48,7 +49,7 @@ app = typer.Typer(
 
 for verb in (
     *(inspect, convert, augment, train, tune, predict, explain, evaluate, calibrate),
-    *(score, compare, report, remember, serve, recipes, config),
+    *(score, compare, report, remember, export, serve, recipes, config),
 ):
     add_verb(app, verb.__name__, verb)
 app.add_typer(labels_app, name="labels")

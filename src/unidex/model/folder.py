@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from unidex import index as indexes
 from unidex.config import Config
@@ -38,6 +37,8 @@ from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
 from unidex.storage.locks import locked
+from unidex.storage.mapped import load_tensors
+from unidex.storage.tensors import save_tensors
 
 if TYPE_CHECKING:
     from unidex.model.model import Model
@@ -117,9 +118,9 @@ def _read(
 ) -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
     config = read_saved(folder)
     try:
-        dense = load_file(folder / "encoder.safetensors", device=device)
+        dense = load_tensors(folder / "encoder.safetensors", device=device)
         classifier_file = folder / "classifier.safetensors"
-        rows = load_file(classifier_file, device=device) if classifier_file.exists() else {}
+        rows = load_tensors(classifier_file, device=device) if classifier_file.exists() else {}
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         log = (folder / "train.jsonl").read_text(encoding="utf-8")
         calibration = _read_json(folder / "calibration.json")
@@ -163,14 +164,10 @@ def _write(folder: Path, model: Model) -> None:
     network, scorer = model.network, model.scorer
     (folder / "config.toml").write_text(model.config.as_toml(), encoding="utf-8")
     tables = network.tables()
-    dense = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
-    dense |= {name: tables[name].weight.contiguous() for name in _ENCODER_TABLES if name in tables}
-    save_file(dense, folder / "encoder.safetensors")
+    dense = network.state_dict() | {name: tables[name].weight for name in _ENCODER_TABLES if name in tables}
+    save_tensors(dense, folder / "encoder.safetensors")
     if "classifiers" in tables:
-        save_file({"classifiers": tables["classifiers"].weight.contiguous()}, folder / "classifier.safetensors")
-    for file in folder.glob("*.safetensors"):
-        # safetensors lets only the owner read them, but a service often runs as another user.
-        file.chmod(0o644)
+        save_tensors({"classifiers": tables["classifiers"].weight}, folder / "classifier.safetensors")
     (folder / "encoder").mkdir()
     network.encoder.save(folder / "encoder")
     _write_labels(folder / "labels.jsonl", model.labels)

@@ -192,6 +192,19 @@ class Layout:
         found[:, self._columns(head)] = vectors_ND
         return found
 
+    def priors(self, frequencies: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """The label priors of labels with so many training texts; 0 without a label prior."""
+        return self._prior(frequencies)
+
+    def column_names(self) -> dict[str, list[int]]:
+        """The first column of each part of a row, and the column after its last.
+
+        >>> Layout(dual=2, classifier=1, weights=Weights(0.25, label_prior=0.5)).column_names()
+        {'dual': [0, 2], 'classifier': [2, 3], 'prior': [3, 4]}
+        """
+        found = {str(head): [self._columns(head).start, self._columns(head).stop] for head in self.heads}
+        return found | ({"prior": [self.num_head_columns, self.num_head_columns + 1]} if self._has_prior else {})
+
     def _used_parts(self, vectors: Vectors, mode: Mode) -> list[Tensor]:
         parts = {head: _part(vectors, head) for head in self.heads}
         return [part if mode in ("both", head) else torch.zeros_like(part) for head, part in parts.items()]

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from unidex.errors import DataError
+
 _UNFINISHED = ".unfinished"
 _RANDOM_LETTERS = 8  # tempfile.mkdtemp draws this many
 
@@ -57,6 +59,20 @@ def write_folder(folder: Path, *, replace: bool = True) -> Iterator[Path]:
             replace_folder(unfinished, folder)
         else:
             unfinished.rename(folder)
+
+
+def check_new_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be written with ``write_folder(folder, replace=False)``, before the work begins."""
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        here = folder.resolve() == Path.cwd()
+    except OSError as error:
+        raise DataError(f"the folder to write cannot be read ({error.strerror})", file=folder) from None
+    if taken:
+        raise DataError("the folder to write must be new or empty, but holds something; name another", file=folder)
+    if here:
+        # The finished folder replaces the empty one; a process inside the empty one would be in a deleted folder.
+        raise DataError("the folder to write must not be the current one; name a folder inside it", file=folder)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,8 @@ class Numbering:
     """Label ids by name: from a table of labels, or else by first appearance.
 
     A label in a list is its exact name where the table of labels has it. Else blanks around a label do not count, and
-    a blank label is none. Labels that the table does not have are counted and left out, or refused.
+    a blank label is none. A name that is no uid of the table of labels may be the text of one label alone. Other names
+    are counted and left out, or refused.
 
     Args:
         labels: the labels of a table or vocabulary.
@@ -82,6 +83,16 @@ class Numbering:
         names = Texts.of_uids(list(self._known))
         return Labels(names, names)
 
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        if self._labels is None:
+            return {}
+        pairs = [(text.strip(), label) for label, text in enumerate(self._labels.texts)]
+        for label, concept in self._labels.concepts.items():
+            pairs += [(term.text, label) for term in concept.texts if term.kind == "preferred"]
+        counts = Counter(text for text, _ in set(pairs))
+        return {text: label for text, label in pairs if counts[text] == 1}
+
     def unknown(self, name: str) -> str:
         """What is wrong with a label that the table of labels does not hold."""
         rule = f"the labels must have every label of the texts, but not {quoted(name)}"
@@ -99,6 +110,8 @@ class Numbering:
             return NO_LABEL
         if name not in self._known:
             if self._labels is not None:
+                if name in self._by_text:
+                    return self._by_text[name]
                 if self._strict:
                     raise UnknownLabelError(raw, name)
                 return _UNKNOWN

@@ -132,6 +132,15 @@ def test_labels_that_the_vocabulary_lacks_are_counted_listed_and_left_out(texts,
         read(texts, ReadOptions(labels=VOCABULARY, strict=True))
 
 
+def test_labels_may_be_named_by_their_preferred_text_in_any_language(tmp_path):
+    file = tmp_path / "named.csv"
+    file.write_text("text,labels\nred,Tomaten\nsting,Bees\nbug,Pollinators\n")
+    data = read(file, ReadOptions(labels=VOCABULARY, test_fraction=0))
+    found = [data.labels.uid(label) for label in data.train.positives.indices]
+    assert found == [f"{GARDEN}tomatoes", f"{GARDEN}bees"]
+    assert dict(data.unknown_labels) == {"Pollinators": 1}
+
+
 def test_texts_of_which_the_vocabulary_has_no_label_are_refused(tmp_path):
     file = tmp_path / "other.csv"
     file.write_text("text,labels\nred,colour\n")
