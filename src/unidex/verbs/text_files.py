@@ -16,8 +16,8 @@ from unidex.data.dataset import Labels
 from unidex.data.files import lines
 from unidex.data.formats.cells import guess
 from unidex.data.formats.columns import check_given
+from unidex.data.formats.label_files import read_new_records
 from unidex.data.formats.label_numbers import NO_LABEL, Numbering, RawLabel, UnknownLabelError, name_of
-from unidex.data.formats.label_table import read_new_records
 from unidex.data.formats.skos import is_vocabulary, read_vocabulary
 from unidex.data.formats.table_files import Table, find_columns, kind_of, open_table, row_error
 from unidex.data.formats.table_rows import Rows, string_cells

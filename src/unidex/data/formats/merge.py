@@ -12,8 +12,8 @@ import numpy as np
 from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.data.files import read_filter_pairs
 from unidex.data.formats.cells import Cell
+from unidex.data.formats.label_files import read_labels
 from unidex.data.formats.label_numbers import Numbering
-from unidex.data.formats.label_table import read_labels
 from unidex.data.formats.table_files import Table
 from unidex.data.formats.table_rows import Rows
 from unidex.data.read_options import ReadOptions, TableForm

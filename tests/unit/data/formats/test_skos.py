@@ -9,7 +9,7 @@ import pytest
 from helpers.paths import ROOT
 from unidex.data.concepts import Term
 from unidex.data.formats import read, write
-from unidex.data.formats.label_table import read_labels
+from unidex.data.formats.label_files import read_labels
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError
 
