@@ -36,6 +36,7 @@ from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
+from unidex.storage.disk_errors import writing
 from unidex.storage.locks import locked
 from unidex.storage.mapped import load_tensors
 from unidex.storage.tensors import save_tensors
@@ -68,23 +69,29 @@ _ENCODER_TABLES = ("features", "classifier_features")
 
 def save(folder: Path, model: Model) -> None:
     """Write a model folder: complete, or not at all. One that is there is replaced."""
-    folder = folder.resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with unfinished_folder(folder) as unfinished:
-        _write(unfinished, model)
-        if not folder.exists() and not needs_restore(folder):
-            try:
-                unfinished.rename(folder)
-            except OSError:
-                # Another process has saved under the name meanwhile.
-                if not folder.exists():
-                    raise
-            else:
-                return
-        # The old folder may hold labels that are nowhere else, so that the new one must be on the disk first.
-        sync_folder(unfinished)
-        with locked(folder):
-            replace_folder(unfinished, folder)
+    target, folder = folder, folder.resolve()
+    with writing(target):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished_folder(folder) as unfinished:
+            _write(unfinished, model)
+            _put(unfinished, folder)
+
+
+def _put(unfinished: Path, folder: Path) -> None:
+    """Give a complete folder its name."""
+    if not folder.exists() and not needs_restore(folder):
+        try:
+            unfinished.rename(folder)
+        except OSError:
+            # Another process has saved under the name meanwhile.
+            if not folder.exists():
+                raise
+        else:
+            return
+    # The old folder may hold labels that are nowhere else, so that the new one must be on the disk first.
+    sync_folder(unfinished)
+    with locked(folder):
+        replace_folder(unfinished, folder)
 
 
 def restore(folder: Path) -> None:

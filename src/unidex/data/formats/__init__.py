@@ -15,6 +15,7 @@ from unidex.data.formats.table_frame import is_frame
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed, quoted
 from unidex.storage.atomic import check_new_folder, write_folder
+from unidex.storage.disk_errors import reason_and_remedy
 
 METADATA = "dataset.json"
 BUILT_IN = "hpo"
@@ -137,8 +138,9 @@ def write(dataset: Dataset, folder: Path, name: str) -> None:
             metadata = {"name": dataset.name, "propensity": propensity}
             (unfinished / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
+        reason, remedy = reason_and_remedy(error) or (error.strerror or error, "write elsewhere")
         raise DataError(
-            f"the data set cannot be written ({error.strerror or error}); nothing is left behind", file=folder
+            f"the data set cannot be written ({reason}); {remedy}; nothing is left behind", file=folder
         ) from None
 
 
