@@ -21,6 +21,7 @@ from unidex import index as indexes
 from unidex.config import Config
 from unidex.config.recipes import read_saved
 from unidex.config.renamed import OLD_NAMES
+from unidex.data.concepts import NOTHING, Concept, concept_of, fields_of
 from unidex.data.text_hashes import TextHashes
 from unidex.encoders.registry import load_encoder
 from unidex.errors import ModelError
@@ -195,8 +196,17 @@ def _write(folder: Path, model: Model) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
-class _LabelRow(msgspec.Struct):
-    """One line of labels.jsonl."""
+class _WrittenLabel(Concept, frozen=True):
+    """One line of labels.jsonl as it is written; empty fields of a concept are left out."""
+
+    uid: str
+    text: str
+    frequency: int
+    removed: bool
+
+
+class _ReadLabel(Concept, frozen=True):
+    """One line of labels.jsonl as it is read."""
 
     uid: str
     text: str
@@ -207,13 +217,14 @@ class _LabelRow(msgspec.Struct):
 def _write_labels(file: Path, labels: LabelSet) -> None:
     encode = msgspec.json.Encoder().encode
     rows = zip(labels.uids, labels.texts, labels.frequencies.tolist(), labels.removed.tolist(), strict=True)
+    more = {label: fields_of(concept) for label, concept in labels.concepts.items()}
     with file.open("wb") as out:
-        out.writelines(encode(_LabelRow(*row)) + b"\n" for row in rows)
+        out.writelines(encode(_WrittenLabel(*row, **more.get(label, {}))) + b"\n" for label, row in enumerate(rows))
 
 
 def _read_labels(file: Path) -> LabelSet:
     try:
-        rows = msgspec.json.Decoder(_LabelRow).decode_lines(file.read_bytes())
+        rows = msgspec.json.Decoder(_ReadLabel).decode_lines(file.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ModelError(f"{file}: the labels cannot be read ({error}); copy the model again") from None
     return LabelSet(
@@ -221,6 +232,7 @@ def _read_labels(file: Path) -> LabelSet:
         [row.uid for row in rows],
         np.array([row.frequency for row in rows], dtype=np.int64),
         np.array([row.removed for row in rows], dtype=bool),
+        {label: concept for label, row in enumerate(rows) if (concept := concept_of(row)) is not NOTHING},
     )
 
 
