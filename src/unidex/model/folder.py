@@ -1,8 +1,8 @@
 """The model folder: written whole or not at all, and checked before it is read.
 
 ``config.toml``, ``encoder.safetensors``, ``encoder/``, ``classifier.safetensors``, ``labels.jsonl``, ``index/``,
-``neighbours/`` (the kNN part), ``lexical/``, ``calibration.json``, ``ranker.json``, ``metrics.json``, ``train.jsonl``,
-``train_texts.npy``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
+``neighbours/`` (the kNN part), ``lexical/``, ``pretrained/``, ``calibration.json``, ``ranker.json``, ``metrics.json``,
+``train.jsonl``, ``train_texts.npy``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from unidex import index as indexes
 from unidex.config import Config
 from unidex.config.recipes import read_saved
 from unidex.config.renamed import OLD_NAMES
+from unidex.data.concepts import NOTHING, Concept, concept_of, fields_of
 from unidex.data.text_hashes import TextHashes
 from unidex.encoders.registry import load_encoder
 from unidex.errors import ModelError
@@ -33,6 +34,7 @@ from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_index import label_tree, restore_clusters
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.pretrained import PretrainedPart
 from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
 from unidex.storage.disk_errors import writing
@@ -55,6 +57,7 @@ _PARTS = (
     "index",
     "neighbours",
     "lexical",
+    "pretrained",
     "calibration.json",
     "ranker.json",
     "fusing.json",  # a decision tree, in formats before 3
@@ -146,7 +149,7 @@ def _read(
     if network.classifiers is not None:
         network.classifiers.weight = rows["classifiers"]
     network.load_state_dict(dense)
-    knn_folder, lexical_folder = folder / "neighbours", folder / "lexical"
+    knn_folder, lexical_folder, frozen_folder = (folder / name for name in ("neighbours", "lexical", "pretrained"))
     scorer = Scorer(
         Layout.of(network, Weights.of(config.predict)),
         index,
@@ -155,6 +158,7 @@ def _read(
         None if ranker is None else read_ranker(ranker),
         None if calibration is None else Calibration.from_dict(calibration),
         LexicalPart.load(lexical_folder, len(labels)) if lexical_folder.is_dir() else None,
+        PretrainedPart.load(frozen_folder, len(labels)) if frozen_folder.is_dir() else None,
     )
     texts_file = folder / "train_texts.npy"
     train_texts = TextHashes.load(texts_file) if texts_file.exists() else None
@@ -184,6 +188,8 @@ def _write(folder: Path, model: Model) -> None:
         (folder / "calibration.json").write_text(scorer.calibration.as_json(), encoding="utf-8")
     if scorer.lexical is not None:
         scorer.lexical.save(folder / "lexical")
+    if scorer.pretrained is not None:
+        scorer.pretrained.save(folder / "pretrained")
     if scorer.fitted is not None:
         (folder / "ranker.json").write_text(json.dumps(scorer.fitted.as_dict()) + "\n", encoding="utf-8")
     (folder / "metrics.json").write_text(json.dumps(model.metrics, indent=2) + "\n", encoding="utf-8")
@@ -195,8 +201,17 @@ def _write(folder: Path, model: Model) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
-class _LabelRow(msgspec.Struct):
-    """One line of labels.jsonl."""
+class _WrittenLabel(Concept, frozen=True):
+    """One line of labels.jsonl as it is written; empty fields of a concept are left out."""
+
+    uid: str
+    text: str
+    frequency: int
+    removed: bool
+
+
+class _ReadLabel(Concept, frozen=True):
+    """One line of labels.jsonl as it is read."""
 
     uid: str
     text: str
@@ -207,13 +222,14 @@ class _LabelRow(msgspec.Struct):
 def _write_labels(file: Path, labels: LabelSet) -> None:
     encode = msgspec.json.Encoder().encode
     rows = zip(labels.uids, labels.texts, labels.frequencies.tolist(), labels.removed.tolist(), strict=True)
+    more = {label: fields_of(concept) for label, concept in labels.concepts.items()}
     with file.open("wb") as out:
-        out.writelines(encode(_LabelRow(*row)) + b"\n" for row in rows)
+        out.writelines(encode(_WrittenLabel(*row, **more.get(label, {}))) + b"\n" for label, row in enumerate(rows))
 
 
 def _read_labels(file: Path) -> LabelSet:
     try:
-        rows = msgspec.json.Decoder(_LabelRow).decode_lines(file.read_bytes())
+        rows = msgspec.json.Decoder(_ReadLabel).decode_lines(file.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ModelError(f"{file}: the labels cannot be read ({error}); copy the model again") from None
     return LabelSet(
@@ -221,12 +237,13 @@ def _read_labels(file: Path) -> LabelSet:
         [row.uid for row in rows],
         np.array([row.frequency for row in rows], dtype=np.int64),
         np.array([row.removed for row in rows], dtype=bool),
+        {label: concept for label, row in enumerate(rows) if (concept := concept_of(row)) is not NOTHING},
     )
 
 
 def _hashes(folder: Path) -> dict[str, str]:
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
-    files += sorted(folder.glob("*/manifest.json"))
+    files += sorted(file for file in folder.rglob("manifest.json") if file.parent != folder)
     hashes = {}
     for file in files:
         with file.open("rb") as stream:

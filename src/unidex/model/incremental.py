@@ -143,6 +143,10 @@ class _KnownTexts:
         knn.join(self.ids_N[old], positives[old])
         stored = vectors_NJ[new] * np.float32(model.scorer.layout.knn_scale)
         knn.add(stored, positives[new], [texts[row] for row in new])
+        if model.scorer.pretrained is not None:
+            # Its texts are those of the kNN part, in the same order.
+            model.scorer.pretrained.texts.join(self.ids_N[old], positives[old])
+            model.scorer.pretrained.remember([texts[row] for row in new], positives[new])
 
 
 def _same_texts(knn: KnnPart, vectors_NJ: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -202,7 +206,7 @@ def _gather_material(
         positives[0] = _ones(positives_NL + spread @ scorer.knn.positives)
     near_labels = np.unique(scorer.nearest(centres_UJ, NEAR_LABELS).ids).tolist()
     labels = [label for label in near_labels if label >= 0 and model.labels.texts[label]]
-    vectors.append(_encode(model, [model.labels.texts[label] for label in labels], "encoding near labels"))
+    vectors.append(_encode(model, [model.labels.encoder_text(label) for label in labels], "encoding near labels"))
     positives.append(positives_of([[label] for label in labels], len(model.labels)))
     all_vectors, all_positives = np.concatenate(vectors), canonical(sparse.vstack(positives, format="csr"), np.float32)
 
