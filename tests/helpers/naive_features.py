@@ -54,7 +54,7 @@ def is_unspaced(character):
     name = unicodedata.name(character, "")
     if 0x1A000 <= ord(character) < 0x20000:  # historic kana
         return False
-    if "VOICED SOUND MARK" in name or "PROLONGED" in name or "MIDDLE DOT" in name or "DOUBLE HYPHEN" in name:
+    if "VOICED SOUND MARK" in name or "MIDDLE DOT" in name or "DOUBLE HYPHEN" in name:
         return False
     kinds = ("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "HIRAGANA", "KATAKANA", "IDEOGRAPHIC ITERATION")
     return name.startswith((*kinds, "IDEOGRAPHIC NUMBER ZERO")) and character.isalnum()

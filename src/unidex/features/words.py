@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from unidex.features.codepoints import DIGIT, LOWER, OUTSIDE, UNDERSCORE, UPPER, classes_of, codes_of, folded, text_of
 from unidex.features.hash_keys import distinct, keys_of_strings, places
 
-# Han, Hiragana and Katakana, with their iteration marks; the mark of a long vowel stays with what is before it.
+# Han, Hiragana and Katakana, with the marks of iteration and of long vowels.
 UNSPACED = re.compile(
-    "[\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fd-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "[\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff]"
 )
 MARK = "#"  # Ends of words are marked by a character that no word has.
