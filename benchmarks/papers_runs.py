@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import resource
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from unittest import mock
 
 import numpy as np
 
-from papers_rows import CPU, Row, Table
+from papers_rows import CPU, Row
 from unidex.augment.word_changes import with_copies
 from unidex.config.recipes import load
 from unidex.data.dataset import Dataset
@@ -248,19 +247,3 @@ def in_child(work: Callable[[], Result]) -> Result:
 def _memory() -> float:
     """Most memory that this process has had, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def forget_encoders(store: Store) -> None:
-    """Remove the models whose encoders other rows started from."""
-    shutil.rmtree(store.folder / "models", ignore_errors=True)
-
-
-def missing(table: Table, sets: list[DataSet], seeds: int, store: Store, more: tuple[str, ...]) -> int:
-    """How many runs of a table are not stored yet."""
-    runs = {
-        _key({"set": data.name, "recipe": row.recipe, "settings": settings_of(row, data, more), "seed": seed})
-        for row in table.rows
-        for data in sets
-        for seed in range(seeds)
-    }
-    return len(runs - store.runs.keys())

@@ -176,6 +176,29 @@ UNIDEC = (
         FOUR,
     ),
     Table(
+        "unidec-prior",
+        "SupCon and decoupled softmax with a label prior (ours): how much of a lead in P@1 is label frequency",
+        tuple(
+            Row(
+                f"{name}, prior {prior}",
+                "unidec",
+                (*settings, *((f"predict.label_prior={prior}",) if prior else ())),
+                "both",
+            )
+            for name, settings in (("SupCon", _SC), ("decoupled", ()))
+            for prior in (0, 0.02, 0.04)
+        ),
+        FOUR,
+        (
+            Ordering("decoupled softmax is ahead, no prior", "P@1", "decoupled, prior 0", "SupCon, prior 0"),
+            Ordering(
+                "decoupled softmax is ahead, both with a prior", "P@1", "decoupled, prior 0.02", "SupCon, prior 0.02"
+            ),
+            Ordering("a prior helps decoupled softmax", "P@1", "decoupled, prior 0.04", "decoupled, prior 0"),
+            Ordering("a prior helps SupCon", "P@1", "SupCon, prior 0.04", "SupCon, prior 0"),
+        ),
+    ),
+    Table(
         "unidec-2.5",
         "Mined hard negatives in UniDEC, and each head alone; further rows of ours",
         (
