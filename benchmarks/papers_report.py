@@ -55,6 +55,13 @@ def judged(table: Table, found: dict[str, dict[str, list[Result]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _of_common_seeds(first: list[Result], second: list[Result]) -> tuple[list[Result], list[Result]]:
+    """The runs of two rows with the seeds that both have: a row with more seeds is no other comparison."""
+    common = {run["seed"] for run in first} & {run["seed"] for run in second}
+    kept = [[run for run in runs if run["seed"] in common] for runs in (first, second)]
+    return kept[0], kept[1]
+
+
 def verdict(ordering: Ordering, ahead: Row, behind: Row, first: list[Result], second: list[Result]) -> str:
     """The mean lead, two standard errors over seeds, and what follows.
 

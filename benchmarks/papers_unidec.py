@@ -194,8 +194,10 @@ UNIDEC = (
             Ordering(
                 "decoupled softmax is ahead, both with a prior", "P@1", "decoupled, prior 0.02", "SupCon, prior 0.02"
             ),
-            Ordering("a prior helps decoupled softmax", "P@1", "decoupled, prior 0.04", "decoupled, prior 0"),
-            Ordering("a prior helps SupCon", "P@1", "SupCon, prior 0.04", "SupCon, prior 0"),
+            Ordering("a small prior helps decoupled softmax", "P@1", "decoupled, prior 0.02", "decoupled, prior 0"),
+            Ordering("a larger one too", "P@1", "decoupled, prior 0.04", "decoupled, prior 0"),
+            Ordering("a small prior helps SupCon", "P@1", "SupCon, prior 0.02", "SupCon, prior 0"),
+            Ordering("a larger one too", "P@1", "SupCon, prior 0.04", "SupCon, prior 0"),
         ),
     ),
     Table(
