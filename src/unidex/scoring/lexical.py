@@ -39,6 +39,7 @@ _FEATURES = Features(parts=True, bigrams=False, chars=True, chars_min=4, chars_m
 _MAX_CHARACTERS = 2000
 _TEXTS_AT_ONCE = 8
 _CHUNK = 2000
+_ROWS_AT_ONCE = 1 << 15  # of labels
 # Up to so many texts are read word by word; so many words are remembered.
 _FEW, _MAX_WORDS = 16, 100_000
 # A word that more labels have finds no candidates.
@@ -126,14 +127,20 @@ class LexicalPart:
     @cached_property
     def _num_words(self) -> NDArray[np.integer[Any]]:
         """The number of words of each label; they come before its n-grams."""
-        words_so_far = np.append(0, np.cumsum(self._labels_LF.indices < _HALF))
-        counts: NDArray[np.integer[Any]] = np.diff(words_so_far[self._labels_LF.indptr])
+        labels, found = self._labels_LF, []
+        for first in range(0, self.num_labels, _ROWS_AT_ONCE):
+            own = labels.indptr[first : first + _ROWS_AT_ONCE + 1]
+            words_so_far = np.append(0, np.cumsum(labels.indices[own[0] : own[-1]] < _HALF))
+            found.append(np.diff(words_so_far[own - own[0]]))
+        counts: NDArray[np.integer[Any]] = np.concatenate([np.empty(0, dtype=np.int64), *found])
         return counts
 
     @cached_property
     def _word_norms(self) -> NDArray[np.float64]:
         """The norm of the words of each label; 1 without any."""
-        norms = self._word_norms_of(self._labels_LF)
+        starts = range(0, self.num_labels, _ROWS_AT_ONCE)
+        found = [self._word_norms_of(self._labels_LF[first : first + _ROWS_AT_ONCE]) for first in starts]
+        norms = np.concatenate([np.empty(0), *found])
         return np.where(norms > 0, norms, 1)
 
     def _word_norms_of(self, rows_NF: sparse.csr_array) -> NDArray[np.float64]:
@@ -169,10 +176,17 @@ class LexicalPart:
 
     @cached_property
     def _labels_by_word(self) -> sparse.csr_array:
-        labels = self._labels_LF.tocoo()
         most = max(_MAX_LABELS, int(_MAX_SHARE * self.num_labels))
-        rare = (labels.col < _HALF) & (self._frequencies_F[labels.col] <= most)
-        entries = (labels.data[rare], (labels.col[rare], labels.row[rare]))
+        is_rare_F = self._frequencies_F <= most
+        is_rare_F[_HALF:] = False
+        values, columns, rows = [np.empty(0, dtype=np.float32)], [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+        for first in range(0, self.num_labels, _ROWS_AT_ONCE):
+            labels = self._labels_LF[first : first + _ROWS_AT_ONCE]
+            rare = is_rare_F[labels.indices]
+            values.append(labels.data[rare])
+            columns.append(labels.indices[rare])
+            rows.append((first + row_of_entries(labels)[rare]).astype(np.int32))
+        entries = (np.concatenate(values), (np.concatenate(columns), np.concatenate(rows)))
         return sparse.csr_array(entries, shape=(_COLUMNS, self.num_labels))
 
     def add(self, label_texts: Sequence[str]) -> None:
@@ -215,11 +229,14 @@ class LexicalPart:
 
     def _weighted(self, columns: NDArray[np.int32], starts: NDArray[np.int64]) -> sparse.csr_array:
         """Rows of norm 1 for words and of norm 1 for n-grams."""
-        idf = self._idf(columns)
-        num_rows = len(starts) - 1
-        part = 2 * np.repeat(np.arange(num_rows), np.diff(starts)) + (columns >= _HALF)
-        norms = np.sqrt(np.bincount(part, weights=idf * idf, minlength=2 * num_rows))
-        weights = (idf / norms[part]).astype(np.float32)
+        num_rows, weights = len(starts) - 1, np.empty(len(columns), dtype=np.float32)
+        for first in range(0, num_rows, _ROWS_AT_ONCE):
+            own = starts[first : first + _ROWS_AT_ONCE + 1]
+            entries = slice(own[0], own[-1])
+            idf = self._idf(columns[entries])
+            part = 2 * np.repeat(np.arange(len(own) - 1), np.diff(own)) + (columns[entries] >= _HALF)
+            norms = np.sqrt(np.bincount(part, weights=idf * idf, minlength=2 * len(own) - 2))
+            weights[entries] = idf / norms[part]
         index = np.int32 if len(columns) < 2**31 else np.int64
         arrays = (weights, columns.astype(index, copy=False), starts.astype(index, copy=False))
         return unchecked_csr(*arrays, (num_rows, _COLUMNS))
@@ -258,14 +275,14 @@ class _WordMemory:
 
 def _columns_of(texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """The columns of each text, ascending and each once, and where those of a text start."""
-    keys = [np.empty(0, dtype=np.int64)]
+    columns_of, counts = [np.empty(0, dtype=np.int32)], [np.zeros(1, dtype=np.int64)]
     for start in range(0, len(texts), _CHUNK):
-        found = []
-        for half, group in enumerate(groups_of(texts[start : start + _CHUNK], _FEATURES, None)):
+        found, chunk = [], texts[start : start + _CHUNK]
+        for half, group in enumerate(groups_of(chunk, _FEATURES, None)):
             columns = (group.keys % np.uint64(_HALF)).astype(np.int64) + half * _HALF
-            found += [(start + part.rows) * _COLUMNS + columns[part.features] for part in group.occurrences()]
+            found += [part.rows * _COLUMNS + columns[part.features] for part in group.occurrences()]
         ascending = np.sort(np.concatenate(found))
-        keys.append(ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]])
-    joined = np.concatenate(keys)
-    counts = np.bincount(joined // _COLUMNS, minlength=len(texts))
-    return (joined % _COLUMNS).astype(np.int32), np.append(0, np.cumsum(counts))
+        keys = ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]]
+        columns_of.append((keys % _COLUMNS).astype(np.int32))
+        counts.append(np.bincount(keys // _COLUMNS, minlength=len(chunk)))
+    return np.concatenate(columns_of), np.cumsum(np.concatenate(counts))

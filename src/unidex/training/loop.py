@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from torch import Tensor
 
 from unidex import progress
@@ -28,6 +29,7 @@ from unidex.errors import UnidexError
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable
 from unidex.scoring.network_metrics import metric_value
+from unidex.storage.tensors import save_tensors
 from unidex.training import checkpoint
 from unidex.training.frozen import freeze
 from unidex.training.log import TrainingLog
@@ -40,6 +42,8 @@ logger = logging.getLogger(__name__)
 Ids = NDArray[np.int64]
 
 _LOG_EVERY = 10
+# Bytes of a network whose copy is kept in memory; the copy of a larger one is kept in a file.
+_MAX_COPY = 1 << 28
 # Attributes of a trainer that a checkpoint keeps.
 _PROGRESS = ("epoch", "batch", "step", "total", "best_epoch", "validations_without_gain")
 
@@ -221,7 +225,7 @@ class Trainer:
         gains = value > self._best_value + self.config.train.min_gain * abs(self._best_value) or self._best is None
         self.validations_without_gain = 0 if gains else self.validations_without_gain + 1
         if value > self._best_value:
-            self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
+            self._best = self._copied_network()
             self._best_value, self.best_epoch = value, self.epoch
 
     def state(self) -> dict[str, Tensor]:
@@ -240,6 +244,19 @@ class Trainer:
     def _network_state(self) -> dict[str, Tensor]:
         state = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
         return state | {f"table.{name}": table.weight for name, table in self.network.tables().items()}
+
+    def _copied_network(self) -> dict[str, Tensor]:
+        """A copy of the network as it is now: in memory, or mapped from a file where it is large."""
+        state = self._network_state()
+        size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+        if self.folder is None or size <= _MAX_COPY:
+            return {name: tensor.clone() for name, tensor in state.items()}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / f"best-{self.processes.rank}.safetensors"
+        # A new file: the copy before it may still be mapped.
+        file.unlink(missing_ok=True)
+        save_tensors(state, file)
+        return load_file(file, device=str(self.network.device))
 
     def _load_network(self, state: dict[str, Tensor]) -> None:
         self.network.load_state_dict(_part(state, "network."))
@@ -284,7 +301,7 @@ class Trainer:
         for name in _PROGRESS:
             setattr(self, name, state[name])
         if self._best is None and state["best_value"] is not None:
-            self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
+            self._best = self._copied_network()
         self._batching.load(tensors)
         self._log.keep_until(self.step)
         logger.info("Resumed at step %d of %d.", self.step, self.num_steps)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +24,7 @@ from unidex.scoring.boosted_trees import BoostedTrees, BoostedTreesRanker, featu
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.calibration_fit import MIN_TEXTS, Places, fit_calibration
 from unidex.scoring.calibration_fit import PLACES as CALIBRATED_PLACES
+from unidex.scoring.computed_rows import TextRows
 from unidex.scoring.decision_tree import FEATURES as TREE_FEATURES
 from unidex.scoring.decision_tree import DecisionTreeFusion, DecisionTreeRanker
 from unidex.scoring.fusion import FUSIONS, KNN_WEIGHTS, LABEL_PRIORS, best_weights
@@ -293,16 +296,26 @@ class Validation:
         counts = self._counts()
         knn = None
         if weights.knn > 0 or predict.rank == "learned":
-            train = network.text_vectors(self.train_texts[self.rows], self.processes)
-            knn = KnnPart.of(
-                layout.knn_vectors(train).cpu().numpy(),
-                self.dataset.train.positives[self.rows],
-                num_nearest=predict.knn_texts,
-                temperature=predict.knn_temperature,
-            )
+            with self._train_vectors(network, layout) as vectors:
+                knn = KnnPart.of(
+                    vectors,
+                    self.dataset.train.positives[self.rows],
+                    num_nearest=predict.knn_texts,
+                    temperature=predict.knn_temperature,
+                )
         index = build_index(network, layout, self.labels, counts, processes=self.processes)
         lexical = self.lexical if predict.rank == "learned" else None
         return Scorer(layout, index, LabelFrequencies(counts), knn, lexical=lexical)
+
+    @contextmanager
+    def _train_vectors(self, network: Network, layout: Layout) -> Iterator[NDArray[np.float32]]:
+        """The vectors of the texts that are trained on, for the kNN part."""
+        prepared = self.train_texts[self.rows]
+        if self.processes.size > 1:
+            yield layout.knn_vectors(network.text_vectors(prepared, self.processes)).cpu().numpy()
+            return
+        with TextRows(network, layout, prepared).stored() as vectors:
+            yield vectors
 
     def _queries(self, scorer: Scorer, network: Network, prepared: Any, split: Split) -> Queries:
         """The queries of held-out texts."""
