@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from helpers.synthetic import topics
 
+from helpers.synthetic import topics
 from unidex.scoring import computed_rows, label_index, lexical
-from unidex.training import loop
+from unidex.training import chosen_rows, loop
 from unidex.verbs.train import train
 
 DATA = topics(num_labels=40, num_train=400, num_test=40)
@@ -21,6 +21,7 @@ def test_the_model_is_the_same(in_memory, monkeypatch):
     monkeypatch.setattr(computed_rows, "STREAMED_ABOVE", 0)
     monkeypatch.setattr(computed_rows, "BLOCK", 7)
     monkeypatch.setattr(lexical, "_ROWS_AT_ONCE", 9)
+    monkeypatch.setattr(chosen_rows, "MAX_COPY", 0)
     streamed = train(DATA, settings=SETTINGS)
     found, wanted = streamed.topk(DATA.test.texts, 5), in_memory.topk(DATA.test.texts, 5)
     assert found.ids.tolist() == wanted.ids.tolist()
@@ -32,7 +33,7 @@ def test_the_model_is_the_same(in_memory, monkeypatch):
 
 def test_an_index_on_disk_is_chosen_by_size_and_saved(in_memory, monkeypatch, tmp_path):
     monkeypatch.setattr(label_index, "MAX_IN_MEMORY", 0)
-    monkeypatch.setattr(loop, "_MAX_COPY", 0)
+    monkeypatch.setattr(loop, "MAX_COPY", 0)
     model = train(DATA, settings=SETTINGS, out=tmp_path / "model")
     assert model.scorer.index.kind == "disk"
     again = type(model).load(tmp_path / "model")

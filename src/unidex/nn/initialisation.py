@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Rows of a table that share a seed.
 _ROWS_PER_SEED = 4096
+# Labels whose texts are encoded together; blocks of the network are of this size too.
+_LABELS_AT_ONCE = 4096
 # Added to the seed, so that the classifier's own encoder and the clusters of each level draw numbers of their own.
 OWN_ENCODER = 0x2545F4914F6CDD1D
 _CLUSTERS = 0x5851F42D4C957F2D
@@ -123,13 +125,15 @@ def initialise_classifiers(
 
 def classifiers_from_label_texts(network: Network, labels: Any) -> None:
     """Set each classifier to the vector that its head gives the label's own text; without a text it stays random."""
-    vectors = network.text_vectors(labels).classifier
-    assert vectors is not None
     assert network.classifiers is not None
     assert network.classifier is not None
-    # A classifier of length 0 has no direction to learn from; the 1 before a bias is no direction either.
-    has_text = vectors[:, : vectors.shape[1] - network.classifier.bias].abs().sum(dim=1, keepdim=True) > 0
-    network.classifiers.weight.copy_(torch.where(has_text, vectors, network.classifiers.weight))
+    for start in range(0, labels.shape[0], _LABELS_AT_ONCE):
+        vectors = network.text_vectors(labels[start : start + _LABELS_AT_ONCE]).classifier
+        assert vectors is not None
+        # A classifier of length 0 has no direction to learn from; the 1 before a bias is no direction either.
+        has_text = vectors[:, : vectors.shape[1] - network.classifier.bias].abs().sum(dim=1, keepdim=True) > 0
+        own = network.classifiers.weight[start : start + len(vectors)]
+        own.copy_(torch.where(has_text, vectors, own))
 
 
 @torch.no_grad()

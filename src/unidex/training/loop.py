@@ -43,7 +43,7 @@ Ids = NDArray[np.int64]
 
 _LOG_EVERY = 10
 # Bytes of a network whose copy is kept in memory; the copy of a larger one is kept in a file.
-_MAX_COPY = 1 << 28
+MAX_COPY = 1 << 28
 # Attributes of a trainer that a checkpoint keeps.
 _PROGRESS = ("epoch", "batch", "step", "total", "best_epoch", "validations_without_gain")
 
@@ -121,6 +121,16 @@ class Trainer:
             "best_epoch": self.best_epoch or self.epoch,
             "best": None if self._best is None else {self.config.train.metric: self._best_value},
         }
+
+    def measure_steps(self, number: int) -> list[float]:
+        """CPU seconds of the first steps, at most so many of them and one at least; the network learns from them."""
+        self.network.train()
+        seconds = []
+        for place, batch in enumerate(self._batching.batches(0)[:number]):
+            started = time.process_time()
+            self._step(batch, place)
+            seconds.append(time.process_time() - started)
+        return seconds
 
     def _tell_end(self, seconds: float) -> None:
         train = self.config.train
@@ -249,7 +259,7 @@ class Trainer:
         """A copy of the network as it is now: in memory, or mapped from a file where it is large."""
         state = self._network_state()
         size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
-        if self.folder is None or size <= _MAX_COPY:
+        if self.folder is None or size <= MAX_COPY:
             return {name: tensor.clone() for name, tensor in state.items()}
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / f"best-{self.processes.rank}.safetensors"

@@ -39,13 +39,14 @@ from unidex.scoring.rankers import CandidateCounts, Candidates, Rarity, Weighted
 from unidex.scoring.scorer import FittedRanker, LabelFrequencies, Scorer
 from unidex.sparse_rows import contains
 from unidex.topk import PADDING, TopK
+from unidex.training.chosen_rows import chosen
 
 logger = logging.getLogger(__name__)
 
 # More validation texts make the choice of weights and of the epoch slower, not better. The others are trained on.
-_MAX_TEXTS = 3000
+MAX_TEXTS = 3000
 # Validation texts that are scored after an epoch.
-_EPOCH_TEXTS = 800
+EPOCH_TEXTS = 800
 # Labels per text among which weights are chosen.
 _CANDIDATES = 64
 # With fewer validation texts, weights of a few features are fitted in place of trees.
@@ -128,7 +129,7 @@ class Validation:
         """Hold out a share of the train texts; ``texts`` and ``labels`` are all prepared texts."""
         num_texts = len(dataset.train)
         share = max(share, min(0.25, _MIN_TEXTS / max(1, num_texts)), 1 / max(1, num_texts))
-        rows, held_out = split_rows(num_texts, min(share, _MAX_TEXTS / max(1, num_texts)), seed)
+        rows, held_out = split_rows(num_texts, min(share, MAX_TEXTS / max(1, num_texts)), seed)
         known = np.bincount(dataset.train.positives[rows].indices, minlength=dataset.num_labels) > 0
         lost = np.flatnonzero(~known & (dataset.label_frequencies() > 0))
         split = dataset.train.take(held_out)
@@ -149,7 +150,7 @@ class Validation:
 
     def score(self, network: Network, fusion: float) -> dict[str, float]:
         """The metrics of a network on some of the texts, for a check between two epochs."""
-        split = self.split.take(np.arange(min(_EPOCH_TEXTS, len(self.split))))
+        split = self.split.take(np.arange(min(EPOCH_TEXTS, len(self.split))))
         texts = self.texts[: len(split)]
         return score_network(
             network, texts, self.labels, self.dataset, split, fusion, self.processes, forbidden=self.forbidden
@@ -310,11 +311,11 @@ class Validation:
     @contextmanager
     def _train_vectors(self, network: Network, layout: Layout) -> Iterator[NDArray[np.float32]]:
         """The vectors of the texts that are trained on, for the kNN part."""
-        prepared = self.train_texts[self.rows]
         if self.processes.size > 1:
+            prepared = self.train_texts[self.rows]
             yield layout.knn_vectors(network.text_vectors(prepared, self.processes)).cpu().numpy()
             return
-        with TextRows(network, layout, prepared).stored() as vectors:
+        with TextRows(network, layout, chosen(self.train_texts, self.rows)).stored() as vectors:
             yield vectors
 
     def _queries(self, scorer: Scorer, network: Network, prepared: Any, split: Split) -> Queries:
