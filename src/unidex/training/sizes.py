@@ -96,9 +96,10 @@ class Sizes:
         The number of words grows as a power of the number of texts (Heaps' law).
         """
         whole = (sample.train.texts, sample.labels.texts)
-        half = tuple(texts[: max(1, len(texts) // 2)] for texts in whole)
-        features = FeatureExtractor.fit(*whole, config.features)
-        found, of_half = len(features.vocabulary), len(FeatureExtractor.fit(*half, config.features).vocabulary)
+        half = [texts[: max(1, len(texts) // 2)] for texts in whole]
+        features = FeatureExtractor.fit(whole[0], whole[1], config.features)
+        of_half = len(FeatureExtractor.fit(half[0], half[1], config.features).vocabulary)
+        found = len(features.vocabulary)
         growth = min(1.0, max(0.0, math.log2(max(1, found) / max(1, of_half))))
         ratio = (self.num_texts + self.num_labels) / max(1, sum(map(len, whole)))
         number = min(config.features.max_features, round(found * ratio**growth))
