@@ -9,12 +9,15 @@ Shapes: R rows in the table, U rows of a step, D dimensions.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from unidex.storage.disk_errors import writing
 
 
 class RowTable:
@@ -219,4 +222,8 @@ def _merged(parts: list[Touched]) -> Touched:
 
 def _mapped(file: Path, num_rows: int, dim: int) -> Tensor:
     size = num_rows * dim
+    with writing(file), file.open("ab") as out:
+        # The system kills a process that writes to a page for which a full disk has no room: reserve all of it.
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(out.fileno(), 0, max(1, 4 * size))
     return torch.from_file(str(file), shared=True, size=size, dtype=torch.float32).view(num_rows, dim)

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from unidex.augment.label_points import check_label_texts
 from unidex.config import Config
+from unidex.data.concepts import further_texts
 from unidex.data.dataset import Dataset
 from unidex.distributed import Processes
 from unidex.encoders import registry as encoders
@@ -46,7 +47,7 @@ class StageNetworks:
         self.dataset, self.config, self.seed, self.device, self.folder = dataset, config, seed, device, folder
         self.processes = processes
         torch.manual_seed(seed)
-        self._encoder = encoders.build_encoder(config, dataset.train.texts, dataset.labels.texts)
+        self._encoder = encoders.build_encoder(config, dataset.train.texts, dataset.labels.encoder_texts)
         self._initial: dict[str, torch.Tensor] | None = None
         self._previous: tuple[Network, Config] | None = None
         self._tree: LabelTree | None = None
@@ -55,7 +56,12 @@ class StageNetworks:
         if not processes.is_first:
             processes.barrier()
         self.texts = self._encoder.prepare(dataset.train.texts)
-        self.labels = self._encoder.prepare(dataset.labels.texts)
+        self.labels = self._encoder.prepare(dataset.labels.encoder_texts)
+        # Training points are single texts of labels, while a label's vector is that of all its texts.
+        further, self._further_labels = further_texts(dataset.labels.concepts)
+        self._label_texts = self.labels
+        if further:
+            self._label_texts = self._encoder.prepare([*dataset.labels.texts, *further])
         if processes.is_first:
             processes.barrier()
         self._encoder.cache = None
@@ -88,7 +94,8 @@ class StageNetworks:
         data = TrainingSet(texts, self.labels, split.positives, split.filter_pairs)
         if config.augment.method != "none":
             check_label_texts(self.dataset)
-            data = with_label_points(data, config.augment, self.seed, self._encoder.stack)
+            texts_of_labels = self._label_texts, self._further_labels
+            data = with_label_points(data, config.augment, self.seed, self._encoder.stack, *texts_of_labels)
         if config.train.surrogate:
             # Labels are clustered by features; an encoder without features gives vectors in their place.
             features = data.texts if sparse.issparse(data.texts) else self._encoded(data.texts)

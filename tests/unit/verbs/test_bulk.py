@@ -10,10 +10,10 @@ import time
 import pyarrow
 import pyarrow.parquet
 import pytest
-from helpers.command import call
-from helpers.synthetic import topics
 
 import unidex
+from helpers.command import call
+from helpers.synthetic import topics
 from unidex.errors import DataError, UnidexError
 from unidex.verbs import bulk
 from unidex.verbs.predict import predict_rows
