@@ -56,7 +56,7 @@ class Predictor:
 
         predict = BlockPredictor(_loaded(self.model), self.k, self.mode, self.min_probability)
         rows = predict([text or "" for text in texts])[0] if texts else []
-        found = {
+        found: dict[str, list[list[Any]]] = {
             "labels": [[label.text or label.uid for label in row] for row in rows],
             "uids": [[label.uid for label in row] for row in rows],
             "scores": [[label.score for label in row] for row in rows],

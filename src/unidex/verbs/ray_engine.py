@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from unidex.errors import MissingExtraError, UnidexError
@@ -41,8 +42,8 @@ def run_on_ray(
     and gives it its partition again.
     """
     try:
-        import ray
-        import ray.data
+        ray: Any = import_module("ray")
+        import_module("ray.data")
     except ImportError:
         raise MissingExtraError("--engine ray", "ray") from None
     started = not ray.is_initialized()
