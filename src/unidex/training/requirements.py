@@ -18,8 +18,8 @@ from unidex.scoring.computed_rows import STREAMED_ABOVE
 from unidex.scoring.label_index import chosen_kind
 from unidex.scoring.nearest_texts import EXACT_UP_TO
 from unidex.training.loop import MAX_COPY
-from unidex.training.phases import batch_size_for
-from unidex.training.sizes import Sizes
+from unidex.training.run_sizes import Sizes
+from unidex.training.sizes import batch_size_for
 from unidex.training.timetable import FINISH, FIT, INDEX, PREPARE, TEST, TRAIN, TRIAL
 from unidex.training.trials import may_try
 

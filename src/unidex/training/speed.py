@@ -14,8 +14,9 @@ from unidex.config import Config
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE
 from unidex.training.loop import Trainer
-from unidex.training.phases import changed, with_batch_size, with_metric
-from unidex.training.sizes import Sizes
+from unidex.training.phases import changed, with_metric
+from unidex.training.run_sizes import Sizes
+from unidex.training.sizes import fit_sizes
 from unidex.training.stage_networks import StageNetworks
 from unidex.training.timetable import FINISH, FIT, INDEX, PREPARE, TEST, TRAIN, TRIAL, stage_phase
 from unidex.training.trials import may_try
@@ -57,7 +58,7 @@ class Speed:
     @classmethod
     def measured(cls, sample: Dataset, config: Config, num_features: int, device: torch.device) -> Speed:
         """Measure on a sample of a data set; the table of features gets as many rows as it will have."""
-        config = with_metric(with_batch_size(config, len(sample.train), tell=False))
+        config = with_metric(fit_sizes(config, len(sample.train), tell=False))
         config = changed(config, {"augment": {"method": "none"}, "train": {"table_storage": "memory"}})
         num_bytes = sample.train.texts.num_bytes + sample.labels.texts.num_bytes
         started = time.process_time()
@@ -126,9 +127,7 @@ def expected_epochs(config: Config) -> int:
 
 def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, processes: int = 1) -> dict[str, float]:
     """CPU seconds of each phase, per process."""
-    *earlier, (_, config) = [
-        (name, with_batch_size(part, sizes.num_texts, tell=False)) for name, part in stages.items()
-    ]
+    *earlier, (_, config) = [(name, fit_sizes(part, sizes.num_texts, tell=False)) for name, part in stages.items()]
     train = config.train
     num_held_out = min(MAX_HELD_OUT, sizes.num_texts * min(train.validation, 1.0))
 

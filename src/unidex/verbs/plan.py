@@ -18,7 +18,7 @@ from unidex.storage.resources import available_memory, free_disk, process_memory
 if TYPE_CHECKING:
     from unidex.config import Config
     from unidex.training.requirements import Requirement
-    from unidex.training.sizes import Sizes
+    from unidex.training.run_sizes import Sizes
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ def plan(
     """
     import torch
 
-    from unidex.training.sizes import Sizes, sample_of
+    from unidex.training.run_sizes import Sizes, sample_of
     from unidex.training.speed import Speed, seconds_by_phase
 
     chosen = [*settings, *([] if dim is None else [f"encoder.dim={dim}"])]
@@ -141,7 +141,7 @@ def check_fits(dataset: Dataset, config: Config, out: Path, processes: int) -> N
 
     A run that fits whatever its features are is not measured, so that the check of a small one takes no time.
     """
-    from unidex.training.sizes import Sizes
+    from unidex.training.run_sizes import Sizes
 
     last = list(config.in_stages().values())[-1]
     most = Sizes.upper_bound(dataset, last)

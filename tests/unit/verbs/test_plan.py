@@ -10,7 +10,7 @@ from unidex.config.recipes import load
 from unidex.data.formats import native
 from unidex.errors import UnidexError
 from unidex.training.requirements import requirements, smaller_settings
-from unidex.training.sizes import Sizes, sample_of
+from unidex.training.run_sizes import Sizes, sample_of
 from unidex.training.timetable import FIT, INDEX, TEST, TRAIN, TRIAL
 from unidex.verbs import plan as planned
 from unidex.verbs.plan import check_fits, plan
