@@ -30,6 +30,7 @@ from unidex.errors import UnidexError
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable
 from unidex.scoring.network_metrics import metric_value
+from unidex.storage.disk_errors import writing
 from unidex.storage.tensors import save_tensors
 from unidex.training import checkpoint
 from unidex.training.frozen import freeze
@@ -302,7 +303,8 @@ class Trainer:
         file = self.folder / f"best-{self.processes.rank}.safetensors"
         # A new file: the copy before it may still be mapped.
         file.unlink(missing_ok=True)
-        save_tensors(state, file)
+        with writing(file):
+            save_tensors(state, file)
         return load_file(file, device=str(self.network.device))
 
     def _load_network(self, state: dict[str, Tensor]) -> None:
