@@ -45,7 +45,10 @@ class Encoder(Protocol):
         """
 
     def save(self, folder: Path) -> None:
-        """Write everything but the weights, which the network saves, to a folder that is there."""
+        """Write what ``load`` reads to a folder that is there.
+
+        The network saves the weights, unless the encoder does (capability ``saves_weights``).
+        """
 
 
 class HasTable(Protocol):
@@ -61,6 +64,7 @@ class HasLayers(Protocol):
     """An encoder whose layers the levels of a label tree can read (capability ``has_layers``)."""
 
     num_layers: int
+    layer_dim: int  # numbers per token vector
 
     def at_layers(self, prepared: Any, layers: list[list[int]]) -> tuple[Tensor, list[Tensor]]:
         """The vectors, N x D, and per list of layers, counted from 1, their vectors side by side; in one pass."""
