@@ -23,6 +23,7 @@ from unidex.encoders.registry import RegisteredEncoder, register
 from unidex.errors import ConfigError, ModelError, listed, quoted
 from unidex.features.tokens import TokenRows, tokenise
 from unidex.features.word_places import trimmed
+from unidex.nn.onnx_graph import OnnxGraph
 from unidex.nn.pretrained_source import (
     lower_case,
     modules_folder,
@@ -133,11 +134,26 @@ class TransformerEncoder(nn.Module):
 
         transformers and sentence-transformers open the folder as it is.
         """
+        self.write_sentence_modules(folder, [], "cosine")
+
+    def write_sentence_modules(self, folder: Path, head: Sequence[nn.Module], similarity: str) -> list[str]:
+        """Write the same folder with the modules of a head behind; nothing is lost, so that the result is empty."""
         folder.mkdir(parents=True, exist_ok=True)
         with silent():
             self.model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
-        write_transformer_modules(folder, self.pooling, self.layer_dim, self.settings.max_length, list(self.tail))
+        tail = [*self.tail, *head]
+        write_transformer_modules(folder, self.pooling, self.layer_dim, self.settings.max_length, tail, similarity)
+        return []
+
+    def onnx_vectors(self, graph: OnnxGraph, folder: Path) -> str:
+        """The encoder as a part of an ONNX graph, with its tokenizer, which cuts and pads, written to a folder."""
+        padded = type(self._fast_tokenizer).from_str(self._fast_tokenizer.to_str())
+        padded.enable_padding(pad_id=self._pad, pad_token=self.tokenizer.pad_token or "[PAD]")
+        padded.save(str(folder / "tokenizer.json"))
+        ids, present = self.prepare(["a", "a text of several words"]).padded(self._pad)
+        inputs = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(present).long()}
+        return graph.trace(_Plain(self), inputs, "encoder/")
 
     def prepare(self, texts: Any) -> TokenRows:
         """Texts as token ids, made once; ``forward`` takes rows of it."""
@@ -223,6 +239,19 @@ class TransformerEncoder(nn.Module):
     def _autocast(self, device: torch.device) -> torch.autocast:
         dtype = torch.float16 if self.settings.autocast == "float16" else torch.bfloat16
         return torch.autocast(device.type, dtype=dtype, enabled=self.settings.autocast != "off")
+
+
+class _Plain(nn.Module):
+    """The encoder as a function of padded token ids and their mask."""
+
+    def __init__(self, encoder: TransformerEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, ids_NT: Tensor, mask_NT: Tensor) -> Tensor:
+        """N x D vectors."""
+        hidden_NTD = self.encoder.model(input_ids=ids_NT, attention_mask=mask_NT).last_hidden_state
+        return self.encoder._pooled(hidden_NTD, mask_NT)
 
 
 def chunk_ends(lengths_N: NDArray[np.int64], min_tokens: int, max_tokens: int) -> list[int]:

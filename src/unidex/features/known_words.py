@@ -68,7 +68,8 @@ class KnownWords:
     def of(cls, encoder: Any, label_texts: Sequence[str]) -> KnownWords | None:
         """The words that an encoder and the labels know; None for an encoder without a vocabulary of words."""
         features = getattr(encoder, "features", None)
-        return cls(features, label_texts) if isinstance(features, FeatureExtractor) else None
+        has_words = isinstance(features, FeatureExtractor) and features.settings.words
+        return cls(features, label_texts) if has_words else None
 
     def add(self, label_texts: Sequence[str]) -> None:
         """The words of further labels are known from now on."""

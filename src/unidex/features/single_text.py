@@ -105,7 +105,7 @@ class TextByText:
 
     def rows(self, texts: Sequence[str]) -> Rows:
         """The rows of texts."""
-        words_of_texts = [words_in(text) for text in texts]
+        words_of_texts = [words_in(text) for text in texts] if self._settings.words else [[] for _ in texts]
         known = self._all_known(chain.from_iterable(words_of_texts))
         brought = [b"".join([known[word][1] for word in words]) for words in words_of_texts]
         rows = np.arange(len(texts))
@@ -125,7 +125,7 @@ class TextByText:
         place that its tokenizer reports, without blanks around it; a token without characters of the text has none.
         """
         found: list[tuple[int, int, int, float]] = []
-        words = placed_words(text)
+        words = placed_words(text) if self._settings.words else []
         known = self._all_known([word for word, _, _ in words])
         for word, start, end in words:
             brought = np.frombuffer(known[word][1], dtype=np.int64).tolist()

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from unidex.errors import ModelError, quoted
 
 LIST = "modules.json"
+STATIC = "0_StaticEmbedding"
 # Our name of a pooling -> theirs, and the key that older versions of the library write.
 _POOLINGS = {
     "mean": ("mean", "pooling_mode_mean_tokens"),
@@ -87,7 +88,8 @@ def pooled(hidden_NTD: Tensor, mask_NT: Tensor | None, pooling: str) -> Tensor:
     if pooling == "last":
         if mask_NT is None:
             return hidden_NTD[:, -1]
-        return hidden_NTD[torch.arange(len(hidden_NTD), device=hidden_NTD.device), mask_NT.sum(dim=1) - 1]
+        last_N1D = (mask_NT.sum(dim=1) - 1)[:, None, None].expand(-1, 1, hidden_NTD.shape[2])
+        return hidden_NTD.gather(1, last_N1D)[:, 0]
     if pooling == "max":
         if mask_NT is not None:
             hidden_NTD = hidden_NTD.masked_fill(~mask_NT.bool()[:, :, None], -torch.inf)
@@ -132,6 +134,23 @@ def read_modules(folder: Path) -> SentenceModules | None:
     return SentenceModules(pooling, tail, transformer, lower_case)
 
 
+def static_vectors(folder: Path, texts: Sequence[str]) -> Tensor:
+    """The vectors that a folder of `write_static_modules` gives texts, N x D."""
+    from tokenizers import Tokenizer
+
+    first, *others = _read_json(folder / LIST)
+    where = folder / first["path"]
+    weight_VD = load_file(where / "model.safetensors")["embedding.weight"]
+    encodings = Tokenizer.from_file(str(where / "tokenizer.json")).encode_batch(list(texts), add_special_tokens=False)
+    tokens = torch.tensor([token for encoding in encodings for token in encoding.ids], dtype=torch.int64)
+    counts = torch.tensor([0, *(len(encoding.ids) for encoding in encodings)])
+    vectors_ND = nn.functional.embedding_bag(tokens, weight_VD, counts.cumsum(0)[:-1], mode="mean")
+    for row in others:
+        module = _read_dense(folder / row["path"]) if row["type"].endswith(".Dense") else Normalize()
+        vectors_ND = module(vectors_ND)
+    return vectors_ND.detach()
+
+
 def write_transformer_modules(
     folder: Path, pooling: str, dim: int, max_length: int, tail: Sequence[nn.Module], similarity: str = "cosine"
 ) -> None:
@@ -149,7 +168,7 @@ def write_static_modules(
     folder: Path, tokenizer: Any, vectors_VD: Tensor, tail: Sequence[nn.Module], similarity: str = "cosine"
 ) -> None:
     """Write a table of token vectors, whose mean is a text's vector, with its tokenizer and the modules behind it."""
-    where = folder / "0_StaticEmbedding"
+    where = folder / STATIC
     where.mkdir()
     tokenizer.save(str(where / "tokenizer.json"))
     save_file({"embedding.weight": vectors_VD.contiguous()}, where / "model.safetensors")

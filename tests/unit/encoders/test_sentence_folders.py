@@ -24,7 +24,7 @@ LENGTH = 12
 
 @pytest.fixture(scope="module")
 def library():
-    return pytest.importorskip("sentence_transformers", reason="the sentence-transformers extra is not installed")
+    return pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
 
 
 def modules_of(library, tiny, pooling, tail):

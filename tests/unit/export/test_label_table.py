@@ -10,7 +10,6 @@ from unidex.errors import ConfigError, DataError, ModelError
 from unidex.export import label_table
 from unidex.export.format_names import FORMATS
 from unidex.export.registry import ExportOptions, check_export, export_format
-from unidex.model.model import Model
 from unidex.verbs import registered_methods  # noqa: F401  # Model.export
 from unidex.verbs.export import export
 from unidex.verbs.train import train
@@ -19,8 +18,8 @@ pytest.importorskip("pyarrow", reason="the parquet extra is not installed")
 
 
 @pytest.fixture(scope="module")
-def model(auto_folder):
-    return Model.load(auto_folder)
+def model(auto_model):
+    return auto_model
 
 
 def retrieved(model, texts, k, mode):
