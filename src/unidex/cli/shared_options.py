@@ -48,7 +48,7 @@ _READING = {
     for name, kind, default, metavar, meaning in (
         (
             *("format", str | None, None, "NAME"),
-            "Format of DATA: unidex, xc-raw, dexml, pecos, xclib, bag-of-words, libmultilabel or table; "
+            "Format of DATA: unidex, xc-raw, dexml, pecos, xclib, bag-of-words, annif, libmultilabel or table; "
             "default: detected (docs/reference/data-formats.md).",
         ),
         (

@@ -58,7 +58,7 @@ def _write(model: Model, folder: Path, options: ExportOptions) -> Written:
             f"also has {', '.join(lost)}; train with --recipe static, or accept their loss with --approximate"
         )
     notes = _checked(model, mode, folder, lost) if (folder / STATIC).is_dir() else []
-    if len(layout.heads) > 1 or model.scorer.ranker().features != [mode]:
+    if len(layout.heads) > 1 or model.scorer.ranker().features != (mode,):
         notes.append(
             f"The folder holds the {mode} head alone; unidex predict ranks with more (docs/concepts/scores.md)."
         )

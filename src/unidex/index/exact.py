@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -35,9 +35,28 @@ WHOLE_UP_TO = 1 << 22  # scores; up to this many are computed in one step
 GATHER_BELOW = 0.25  # share of visible labels below which they are copied out instead of scored with the rest
 
 
+class RowSource(Protocol):
+    """Label vectors that are computed where they are read, with the methods of a tensor that a search uses."""
+
+    shape: tuple[int, int]
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the vectors."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> Tensor: ...
+
+    def index_select(self, dim: int, ids: Tensor, /) -> Tensor:
+        """Rows by number."""
+        ...
+
+
 def search_exact(
     queries: Vectors,
-    vectors: Vectors,
+    vectors: Vectors | RowSource,
     k: int,
     *,
     allowed: ArrayLike | None = None,
@@ -49,7 +68,7 @@ def search_exact(
 
     Args:
         queries: B x D, one vector per text.
-        vectors: L x D, one vector per label; may be mapped from a file, which is then read once.
+        vectors: L x D, one vector per label; may be mapped from a file, which is then read once, or computed by block.
         k: number of places.
         allowed: ids of the only labels that may be returned; all where None.
         forbidden: ids of labels that are not returned.
@@ -65,8 +84,8 @@ def search_exact(
     >>> search_exact(np.array([[1.0, 0.5]], dtype=np.float32), labels, k=2, excluded=known).ids.tolist()
     [[2, 1]]
     """
-    labels_LD = as_tensor(vectors)
-    if labels_LD.ndim != 2:
+    labels_LD = as_tensor(vectors) if isinstance(vectors, np.ndarray | Tensor) else vectors
+    if len(labels_LD.shape) != 2:
         raise ValueError(f"label vectors must have two dimensions [number, dim], but have {tuple(labels_LD.shape)}")
     hidden = hidden_labels(len(labels_LD), np.empty(0, dtype=np.int64), allowed, forbidden)
     where = labels_LD.device if device is None else torch.device(device)
@@ -90,7 +109,7 @@ class ExactIndex(Index):
         super().__init__()
         # The first part may be mapped from a file; labels that are added later are in the second, in memory.
         self._parts = [vectors_LD]
-        self._added = RowTable(vectors_LD.new_empty(0, vectors_LD.shape[1]))
+        self._added = RowTable(torch.empty(0, vectors_LD.shape[1], device=vectors_LD.device))
         self._shared = shared  # whether the caller may use the first part too, so that it must not be written to
 
     @classmethod
@@ -164,7 +183,7 @@ class ExactIndex(Index):
 
 @torch.no_grad()
 def _search(
-    parts: Sequence[Tensor],
+    parts: Sequence[Tensor | RowSource],
     queries: Vectors,
     k: int,
     *,
@@ -178,7 +197,8 @@ def _search(
     num_texts, num_ids = len(queries_BD), sum(len(part) for part in parts)
     if excluded is not None and excluded.shape != (num_texts, num_ids):
         raise ValueError(f"excluded pairs must have shape {(num_texts, num_ids)}, but have {excluded.shape}")
-    whole = 0 < num_texts * num_ids <= min(WHOLE_UP_TO, SCORES_AT_ONCE)
+    is_stored = all(isinstance(part, Tensor) for part in parts)
+    whole = is_stored and 0 < num_texts * num_ids <= min(WHOLE_UP_TO, SCORES_AT_ONCE)
     if whole and excluded is None and device.type == parts[0].device.type == "cpu":
         found = _search_whole(parts, queries_BD, k, hidden)
         if found is not None:
@@ -186,8 +206,8 @@ def _search(
     best = RunningTopK(num_texts, k, device)
     pairs = None if excluded is None or excluded.nnz == 0 else excluded.tocsc()
     width = LABELS_AT_ONCE
-    if device == parts[0].device:
-        # Few texts: wider blocks, for fewer rounds. Blocks that must be sent to a device stay small.
+    if device == parts[0].device and is_stored:
+        # Few texts: wider blocks, for fewer rounds. Blocks that are computed or sent to a device stay small.
         width = max(width, SCORES_AT_ONCE // max(num_texts, 1) // WIDTH_MULTIPLE * WIDTH_MULTIPLE)
     texts_at_once = max(1, SCORES_AT_ONCE // width)
     for labels_ND, ids, dead_N in _blocks(parts, hidden, width, device) if num_texts else ():
@@ -206,7 +226,9 @@ def _search(
     return best.result()
 
 
-def _search_whole(parts: Sequence[Tensor], queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None) -> TopK | None:
+def _search_whole(
+    parts: Sequence[Tensor | RowSource], queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None
+) -> TopK | None:
     """The same from the scores of all labels at once; None where ``RunningTopK`` is needed."""
     blocks = list(_blocks(parts, hidden, WHOLE_UP_TO, queries_BD.device))
     if not blocks:
@@ -223,7 +245,7 @@ def _search_whole(parts: Sequence[Tensor], queries_BD: Tensor, k: int, hidden: N
 
 
 def _blocks(
-    parts: Sequence[Tensor], hidden: NDArray[np.bool_] | None, width: int, device: torch.device
+    parts: Sequence[Tensor | RowSource], hidden: NDArray[np.bool_] | None, width: int, device: torch.device
 ) -> Iterator[tuple[Tensor, NDArray[np.int64], Tensor | None]]:
     """Blocks of label vectors with their ascending ids; the mask marks columns that are no answer.
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from unidex import index as indexes
 from unidex.config import Config
@@ -38,6 +37,7 @@ from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
 from unidex.storage.locks import locked
 from unidex.storage.mapped import load_tensors
+from unidex.storage.tensors import save_tensors
 
 if TYPE_CHECKING:
     from unidex.model.model import Model
@@ -167,13 +167,13 @@ def _write(folder: Path, model: Model) -> None:
     network, scorer = model.network, model.scorer
     (folder / "config.toml").write_text(model.config.as_toml(), encoding="utf-8")
     tables = network.tables()
-    dense = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    dense = network.state_dict()
     if saves_weights(model.config):
         dense = {name: tensor for name, tensor in dense.items() if not name.startswith(_ENCODER)}
-    dense |= {name: tables[name].weight.contiguous() for name in _ENCODER_TABLES if name in tables}
-    save_file(dense, folder / "encoder.safetensors")
+    dense |= {name: tables[name].weight for name in _ENCODER_TABLES if name in tables}
+    save_tensors(dense, folder / "encoder.safetensors")
     if "classifiers" in tables:
-        save_file({"classifiers": tables["classifiers"].weight.contiguous()}, folder / "classifier.safetensors")
+        save_tensors({"classifiers": tables["classifiers"].weight}, folder / "classifier.safetensors")
     (folder / "encoder").mkdir()
     network.encoder.save(folder / "encoder")
     for file in folder.rglob("*.safetensors"):

@@ -99,17 +99,18 @@ class Model(ModelMethods):
         metrics: dict[str, Any] | None = None,
         train: tuple[Any, sparse.csr_array] | None = None,
         train_texts: Sequence[str] | None = None,
+        scratch: Path | None = None,
     ) -> Model:
         """A model from a trained network.
 
         ``train`` is the prepared training texts and their positives, for the kNN part; ``train_texts`` are the texts
-        themselves, for snippets. A model with snippets has a kNN part even where that has weight 0.
+        themselves, for snippets. A model with snippets has a kNN part even where that has weight 0. Large files of
+        the build are in ``scratch``, a folder, where an interrupted build is continued.
         """
         network.eval()
         predict = config.predict
         layout = Layout.of(network, Weights.of(predict))
-        vectors = network.label_vectors(prepared_labels)
-        index = build_index(network, layout, vectors, labels.frequencies, predict.index)
+        index = build_index(network, layout, prepared_labels, labels.frequencies, predict.index, scratch=scratch)
         knn = snippets = None
         if train_texts is not None and predict.snippet_length > 0:
             snippets = Snippets.of(train_texts, predict.snippet_length)

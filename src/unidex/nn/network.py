@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unidex.distributed import ALONE, Processes
@@ -192,10 +193,22 @@ class Network(nn.Module):
         return Vectors(dual, classifier)
 
     @torch.no_grad()
-    def label_vectors(self, prepared: Any) -> Vectors:
-        """Vectors of labels as they are searched; ``prepared`` are the texts of those that this network has."""
+    def label_vectors(self, prepared: Any, rows: slice | NDArray[np.int64] | None = None) -> Vectors:
+        """Vectors of labels as they are searched.
+
+        ``prepared`` are the texts of those that this network has, or of the ``rows`` of its classifiers.
+        """
         dual = None if self.dual is None else self.dual(self.encode(prepared))
         classifier = None
         if self.classifiers is not None and self.classifier is not None:
-            classifier = self.classifier.as_searched(self.all_classifiers())
+            own = self.all_classifiers() if rows is None else self._classifiers_of(rows)
+            classifier = self.classifier.as_searched(own)
         return Vectors(dual, classifier)
+
+    def _classifiers_of(self, rows: slice | NDArray[np.int64]) -> Tensor:
+        assert self.classifiers is not None
+        weight = self.classifiers.weight
+        ids = torch.arange(len(weight))[rows] if isinstance(rows, slice) else torch.from_numpy(rows)
+        ids = ids.to(weight.device)
+        own = weight[rows] if isinstance(rows, slice) else weight.index_select(0, ids)
+        return own if self.parts is None else self._of_parts(ids, own)

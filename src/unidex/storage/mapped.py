@@ -46,24 +46,29 @@ def load_tensors(file: Path, device: str = "cpu") -> dict[str, Tensor]:
     return {name: tensor.to(device) for name, tensor in load(file.read_bytes()).items()}
 
 
-def load_array(file: Path, shape: Shape, dtype: Type = None, *, mapped: bool = False) -> NDArray[Any]:
+def load_array(
+    file: Path, shape: Shape, dtype: Type = None, *, mapped: bool | Literal["always"] = False
+) -> NDArray[Any]:
     """Load an array of a model folder that ``numpy.save`` wrote; None in the expected shape is any length.
 
-    A mapped array is copy-on-write, because torch warns of read-only arrays.
+    A mapped array is copy-on-write, because torch warns of read-only arrays. One that may be larger than memory is
+    mapped always, also `in_memory`.
     """
     try:
-        return read_array(file, shape, dtype, "c" if mapped else None)
+        return read_array(file, shape, dtype, "c" if mapped else None, always=mapped == "always")
     except ValueError as error:
         raise ModelError(f"{file}: {error}; copy the model again, or build it again") from None
 
 
-def read_array(file: Path, shape: Shape, dtype: Type = None, mode: Mode = None) -> NDArray[Any]:
+def read_array(
+    file: Path, shape: Shape, dtype: Type = None, mode: Mode = None, *, always: bool = False
+) -> NDArray[Any]:
     """Read an array that ``numpy.save`` wrote, with ``mode`` mapped from the disk.
 
     If it is missing, damaged or another array, a ValueError says so without the name of the file.
     """
     try:
-        array = np.load(file, mmap_mode=mode if _maps.get() else None, allow_pickle=False)
+        array = np.load(file, mmap_mode=mode if always or _maps.get() else None, allow_pickle=False)
     # A damaged header raises almost any error.
     except Exception as error:
         raise ValueError(f"a saved array cannot be read ({error})") from None

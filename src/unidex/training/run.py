@@ -152,7 +152,14 @@ class Run:
         logger.info("Building the search index of %d labels.", len(labels))
         with progress.phase(INDEX):
             model = Model.build(
-                self._whole(config), network, labels, self._networks.labels, metrics, train, self.dataset.train.texts
+                self._whole(config),
+                network,
+                labels,
+                self._networks.labels,
+                metrics,
+                train,
+                self.dataset.train.texts,
+                self.folder,
             )
         model.scorer.calibration, model.scorer.fitted = calibration, ranker
         model.train_texts = TextHashes.of(self.dataset.train.texts)

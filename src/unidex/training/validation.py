@@ -291,7 +291,6 @@ class Validation:
         """
         layout, predict = Layout.of(network, weights), config.predict
         counts = self._counts()
-        labels = network.label_vectors(self.labels).gathered(self.processes)
         knn = None
         if weights.knn > 0 or predict.rank == "learned":
             train = network.text_vectors(self.train_texts[self.rows], self.processes)
@@ -301,7 +300,7 @@ class Validation:
                 num_nearest=predict.knn_texts,
                 temperature=predict.knn_temperature,
             )
-        index = build_index(network, layout, labels, counts)
+        index = build_index(network, layout, self.labels, counts, processes=self.processes)
         lexical = self.lexical if predict.rank == "learned" else None
         return Scorer(layout, index, LabelFrequencies(counts), knn, lexical=lexical)
 

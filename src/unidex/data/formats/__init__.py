@@ -29,6 +29,7 @@ _READERS = {
     "pecos": "text_lines.PECOS",
     "xclib": "text_lines.XCLIB",
     "bag-of-words": "bag_of_words",
+    "annif": "annif",
     "libmultilabel": "libmultilabel",
     "table": "table",
 }
@@ -43,7 +44,14 @@ _WRITERS = {
 # The options that each format uses; any other is refused.
 _ALWAYS = ("format", "propensity_a", "propensity_b")
 _TABLE = ("text", "columns", "separator", "test", "labels", "test_fraction", "split_seed")
-_USED_OPTIONS = {"xc-raw": ("text",), "bag-of-words": ("test",), "libmultilabel": _TABLE, "table": _TABLE}
+_CORPUS = ("test", "labels", "test_fraction", "split_seed")
+_USED_OPTIONS = {
+    "xc-raw": ("text",),
+    "bag-of-words": ("test",),
+    "annif": _CORPUS,
+    "libmultilabel": _TABLE,
+    "table": _TABLE,
+}
 READ_FORMATS = tuple(_READERS)
 WRITE_FORMATS = tuple(_WRITERS)
 
@@ -106,6 +114,7 @@ def _read(path: Path, options: ReadOptions) -> Dataset:
     if name not in _READERS:
         raise DataError(f"--format must be one of {', '.join(READ_FORMATS)}, but is {quoted(name)}")
     options.refuse_others((*_ALWAYS, *_USED_OPTIONS.get(name, ())), f"the format {name}")
+    _logger.info("%s: format %s%s", path, name, "" if options.format else " (detected; --format names another)")
     dataset: Dataset = _format(_READERS[name]).read(path, options)
     return _described(dataset, path / METADATA if path.is_dir() else None, options)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class Numbering:
     """Label ids by name: from a table of labels, or else by first appearance.
 
     A label in a list is its exact name where the table of labels has it. Else blanks around a label do not count, and
-    a blank label is none.
+    a blank label is none. A name that is no uid of the table of labels may be the text of one label alone.
 
     >>> numbering = Numbering()
     >>> numbering.ids(["b", " a", "b", ""], listed=True).tolist(), list(numbering.labels().texts)
@@ -70,6 +71,12 @@ class Numbering:
         names = Texts.of_uids(list(self._known))
         return Labels(names, names)
 
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        texts = [] if self._labels is None else [text.strip() for text in self._labels.texts]
+        counts = Counter(texts)
+        return {text: number for number, text in enumerate(texts) if counts[text] == 1}
+
     def unknown(self, name: str) -> str:
         """What is wrong with a label that the table of labels does not hold."""
         rule = f"the table of labels must hold every label, but not {quoted(name)}"
@@ -87,6 +94,8 @@ class Numbering:
             return NO_LABEL
         if name not in self._known:
             if self._labels is not None:
-                raise UnknownLabelError(raw, name)
+                if name not in self._by_text:
+                    raise UnknownLabelError(raw, name)
+                return self._by_text[name]
             self._known[name] = len(self._known)
         return self._known[name]
