@@ -82,7 +82,7 @@ def test_every_format_can_be_imported_and_says_what_it_is_for():
 
 
 def test_wrong_use_is_refused_before_a_model_is_read(tmp_path):
-    with pytest.raises(ConfigError, match=r"^--to must be one of parquet.*, but is 'csv'$"):
+    with pytest.raises(ConfigError, match=r"^--to must be one of sentence-transformers, .*parquet.*, but is 'csv'$"):
         export(tmp_path / "nowhere", "csv", tmp_path / "out")
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("mine")
