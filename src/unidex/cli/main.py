@@ -32,6 +32,7 @@ from unidex.cli.threads import choose_threads
 from unidex.cli.train import train
 from unidex.cli.tune import tune
 from unidex.errors import UnidexError
+from unidex.storage.disk_errors import as_disk_error
 
 app = typer.Typer(
     name="unidex",
@@ -106,6 +107,10 @@ def main() -> None:
     except MemoryError as error:
         _exit(1, "unidex: out of memory; use fewer texts or a machine with more memory", error)
     except Exception as error:
+        refused = as_disk_error(getattr(error, "filename", None) or "standard output", error)
+        if refused is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _exit(refused.exit_code, f"unidex: {refused}", error)
         what = f"{type(error).__name__}: {error}"
         _exit(3, f"unidex: internal error, not a fault of your data: {what} (--debug shows the traceback)", error)
 

@@ -21,6 +21,7 @@ from unidex import index as indexes
 from unidex.config import Config
 from unidex.config.recipes import read_saved
 from unidex.config.renamed import OLD_NAMES
+from unidex.data.concepts import NOTHING, Concept, concept_of, fields_of
 from unidex.data.text_hashes import TextHashes
 from unidex.encoders.registry import load_encoder, saves_weights
 from unidex.errors import ModelError
@@ -35,6 +36,7 @@ from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
+from unidex.storage.disk_errors import writing
 from unidex.storage.locks import locked
 from unidex.storage.mapped import load_tensors
 from unidex.storage.tensors import save_tensors
@@ -69,23 +71,29 @@ _ENCODER = "encoder."  # before the names of the encoder's dense weights in a ne
 
 def save(folder: Path, model: Model) -> None:
     """Write a model folder: complete, or not at all. One that is there is replaced."""
-    folder = folder.resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with unfinished_folder(folder) as unfinished:
-        _write(unfinished, model)
-        if not folder.exists() and not needs_restore(folder):
-            try:
-                unfinished.rename(folder)
-            except OSError:
-                # Another process has saved under the name meanwhile.
-                if not folder.exists():
-                    raise
-            else:
-                return
-        # The old folder may hold labels that are nowhere else, so that the new one must be on the disk first.
-        sync_folder(unfinished)
-        with locked(folder):
-            replace_folder(unfinished, folder)
+    target, folder = folder, folder.resolve()
+    with writing(target):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished_folder(folder) as unfinished:
+            _write(unfinished, model)
+            _put(unfinished, folder)
+
+
+def _put(unfinished: Path, folder: Path) -> None:
+    """Give a complete folder its name."""
+    if not folder.exists() and not needs_restore(folder):
+        try:
+            unfinished.rename(folder)
+        except OSError:
+            # Another process has saved under the name meanwhile.
+            if not folder.exists():
+                raise
+        else:
+            return
+    # The old folder may hold labels that are nowhere else, so that the new one must be on the disk first.
+    sync_folder(unfinished)
+    with locked(folder):
+        replace_folder(unfinished, folder)
 
 
 def restore(folder: Path) -> None:
@@ -198,8 +206,17 @@ def _write(folder: Path, model: Model) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
-class _LabelRow(msgspec.Struct):
-    """One line of labels.jsonl."""
+class _WrittenLabel(Concept, frozen=True):
+    """One line of labels.jsonl as it is written; empty fields of a concept are left out."""
+
+    uid: str
+    text: str
+    frequency: int
+    removed: bool
+
+
+class _ReadLabel(Concept, frozen=True):
+    """One line of labels.jsonl as it is read."""
 
     uid: str
     text: str
@@ -210,13 +227,14 @@ class _LabelRow(msgspec.Struct):
 def _write_labels(file: Path, labels: LabelSet) -> None:
     encode = msgspec.json.Encoder().encode
     rows = zip(labels.uids, labels.texts, labels.frequencies.tolist(), labels.removed.tolist(), strict=True)
+    more = {label: fields_of(concept) for label, concept in labels.concepts.items()}
     with file.open("wb") as out:
-        out.writelines(encode(_LabelRow(*row)) + b"\n" for row in rows)
+        out.writelines(encode(_WrittenLabel(*row, **more.get(label, {}))) + b"\n" for label, row in enumerate(rows))
 
 
 def _read_labels(file: Path) -> LabelSet:
     try:
-        rows = msgspec.json.Decoder(_LabelRow).decode_lines(file.read_bytes())
+        rows = msgspec.json.Decoder(_ReadLabel).decode_lines(file.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ModelError(f"{file}: the labels cannot be read ({error}); copy the model again") from None
     return LabelSet(
@@ -224,6 +242,7 @@ def _read_labels(file: Path) -> LabelSet:
         [row.uid for row in rows],
         np.array([row.frequency for row in rows], dtype=np.int64),
         np.array([row.removed for row in rows], dtype=bool),
+        {label: concept for label, row in enumerate(rows) if (concept := concept_of(row)) is not NOTHING},
     )
 
 

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.config import Config
+from unidex.data.concepts import NOTHING, Concept, concept_of, joined_text
 from unidex.data.read_options import TableForm
 from unidex.data.text_hashes import TextHashes
 from unidex.errors import DataError, ModelError, UnidexError
@@ -216,11 +217,21 @@ class Model(ModelMethods):
         if self.train_texts is not None:
             self.train_texts = self.train_texts.with_texts(texts)
 
-    def add_labels(self, texts: Sequence[str], uids: Sequence[str] | None = None) -> NDArray[np.int64]:
+    def add_labels(
+        self,
+        texts: Sequence[str],
+        uids: Sequence[str] | None = None,
+        concepts: Sequence[Concept] | None = None,
+    ) -> NDArray[np.int64]:
         """Add labels without training; the result is their ids.
 
-        The dual encoder knows a label by its text. Its classifier is initialised with the mean classifier of the labels
-        with the nearest texts, so that both heads can score it.
+        The dual encoder knows a label by its texts. Its classifier is initialised with the mean classifier of the
+        labels with the nearest texts, so that both heads can score it.
+
+        Args:
+            texts: the text of each label.
+            uids: the user's own names; default: the texts.
+            concepts: what else is known of each, such as further texts.
         """
         texts = list(texts)
         new_uids = list(texts if uids is None else uids)
@@ -231,11 +242,15 @@ class Model(ModelMethods):
         for uid, text in zip(new_uids, texts, strict=True):
             check_label(uid, text)
         check_uids(new_uids, self.labels)
+        concepts = [NOTHING] * len(texts) if concepts is None else list(concepts)
+        if len(concepts) != len(texts):
+            raise DataError(f"there must be one concept per label, but there are {len(texts)} and {len(concepts)}")
         check_verb("add_labels", self)
         if not texts:
             return np.empty(0, dtype=np.int64)
         scorer, network = self.scorer, self.network
-        dual, classifier = self.vectors(texts).dual, None
+        all_texts = [joined_text(text, concept) for text, concept in zip(texts, concepts, strict=True)]
+        dual, classifier = self.vectors(all_texts).dual, None
         assert dual is not None
         if network.classifiers is not None and network.classifier is not None:
             rows = initial_classifiers(dual, network.classifiers.weight, self.labels.frequencies, scorer)
@@ -243,12 +258,12 @@ class Model(ModelMethods):
             classifier = network.classifier.as_searched(rows)
         no_texts = np.zeros(len(texts), dtype=np.int64)
         ids = scorer.index.add(scorer.layout.rows(Vectors(dual, classifier), no_texts).cpu().numpy())
-        self.labels = self.labels.with_labels(texts, new_uids)
+        self.labels = self.labels.with_labels(texts, new_uids, concepts)
         if scorer.knn is not None:
             scorer.knn.grow(len(self.labels))
         if scorer.lexical is not None:
-            scorer.lexical.add(texts)
-        self._know(texts)
+            scorer.lexical.add(texts, dict(enumerate(concepts)))
+        self._know(all_texts)
         return ids
 
     def remove_labels(self, labels: Sequence[str | int]) -> None:
@@ -261,7 +276,7 @@ class Model(ModelMethods):
         """Give a label, by uid or id, another text, by which the dual encoder knows it; id, uid and classifier stay."""
         (label,) = self.labels.ids_of([label], "a label to rename")
         check_label(self.labels.uids[label], text)
-        dual = self.vectors([text]).dual
+        dual = self.vectors([joined_text(text, self.labels.concepts.get(label))]).dual
         if dual is not None:
             index, ids = self.scorer.index, np.array([label])
             index.replace(ids, self.scorer.layout.with_head(index.vectors(ids), "dual", dual))
@@ -281,8 +296,8 @@ class Model(ModelMethods):
             ids = sorted({self.labels.id_of(uid) for uid in removed})
             self.remove_labels(ids)
             return ids
-        ids_added = self.add_labels([label.text for label in added], [label.uid for label in added])
-        return [int(label) for label in ids_added]
+        texts, uids = [label.text for label in added], [label.uid for label in added]
+        return [int(label) for label in self.add_labels(texts, uids, [concept_of(label) for label in added])]
 
     def change(self, change: Change) -> list[int]:
         """Apply a change and write it to the folder that the model was loaded from; it is on the disk afterwards.

@@ -51,7 +51,7 @@ def correlations(positives_NL: sparse.csr_array, label: int) -> NDArray[np.float
     return shares_L
 
 
-class SimilarLabel(LabelRow):
+class SimilarLabel(LabelRow, frozen=True):
     """A label similar to another, with its score."""
 
     score: float
@@ -127,7 +127,7 @@ def nearest_labels(model: Model, label: int, k: int = 10) -> TopK:
     network, scorer, mode = model.network, model.scorer, model.config.predict.mode
     rows = None if network.classifiers is None else network.classifiers.weight[label : label + 1]
     classifier = None if network.classifier is None or rows is None else network.classifier.as_searched(rows)
-    dual = model.vectors([model.labels.texts[label]]).dual if network.dual is not None else None
+    dual = model.vectors([model.labels.encoder_text(label)]).dual if network.dual is not None else None
     vectors = scorer.layout.side_by_side(Vectors(dual, classifier), mode).cpu().numpy()
     return scorer.nearest(vectors, k, forbidden=[label])
 

@@ -23,6 +23,7 @@ from torch import Tensor
 from unidex.distributed import ALONE, Processes
 from unidex.errors import ModelError
 from unidex.storage.atomic import replace_folder, sync_folder
+from unidex.storage.disk_errors import writing
 from unidex.storage.tensors import save_tensors
 
 _PREFIX = "checkpoint-"
@@ -54,6 +55,11 @@ class Shards:
 
 def save(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], shards: Shards = Shards()) -> None:  # noqa: B008  # frozen
     """Write a checkpoint and take the older ones away. With several processes, all of them call this."""
+    with writing(folder / f"{_PREFIX}{step}"):
+        _save(folder, step, tensors, state, shards)
+
+
+def _save(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], shards: Shards) -> None:
     unfinished = folder / f".{_PREFIX}{step}"
     if shards.processes.is_first:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -165,7 +165,8 @@ class Run:
         model.train_texts = TextHashes.of(self.dataset.train.texts)
         if config.predict.rank == "learned":
             validation = self._validation
-            model.scorer.lexical = LexicalPart.of(labels.texts) if validation is None else validation.lexical
+            new = LexicalPart.of(labels.texts, labels.concepts) if validation is None else validation.lexical
+            model.scorer.lexical = new
         return model
 
     def _whole(self, config: Config) -> Config:

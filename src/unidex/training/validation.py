@@ -265,7 +265,7 @@ class Validation:
             logger.info("No probabilities: %d validation texts, but %d are needed.", len(self.split), MIN_TEXTS)
             return None
         texts = list(self.split.texts)
-        words = KnownWords.of(network.encoder, self.dataset.labels.texts)
+        words = KnownWords.of(network.encoder, self.dataset.labels.encoder_texts)
         familiarity_N, random_M = (None, None) if words is None else words.familiarities(texts)
         places = Places.of(found, self.split.positives, self.split.filter_pairs, self._counts(), familiarity_N)
         return fit_calibration(places, random_M=random_M)[0]
@@ -282,7 +282,7 @@ class Validation:
     @cached_property
     def lexical(self) -> LexicalPart:
         """The words of the labels."""
-        return LexicalPart.of(self.dataset.labels.texts)
+        return LexicalPart.of(self.dataset.labels.texts, self.dataset.labels.concepts)
 
     def _scorer(self, network: Network, config: Config, weights: Weights) -> Scorer:
         """The scorer that a model with this network has.

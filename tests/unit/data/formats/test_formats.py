@@ -424,5 +424,5 @@ def test_a_broken_write_leaves_nothing(tmp_path, monkeypatch, error):
     with pytest.raises(expected) as raised:
         formats.write(data, tmp_path / "out", "xc-raw")
     if isinstance(error, OSError):
-        assert "out: the data set cannot be written (No space left on device); nothing is left" in str(raised.value)
+        assert "out: the data set cannot be written (No space left on device); free space" in str(raised.value)
     assert [entry.name for entry in tmp_path.iterdir()] == ["shop"]
