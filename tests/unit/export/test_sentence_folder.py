@@ -8,6 +8,7 @@ import pytest
 from helpers.tiny_transformer import TEXTS
 from unidex.errors import ModelError
 from unidex.export import sentence_folder
+from unidex.nn.static_vectors import read_token_vectors
 from unidex.verbs.train import train
 
 
@@ -116,3 +117,19 @@ def test_what_does_not_fit_is_refused(static_model, data, tmp_path):
     spectral = train(data, "renee", settings=[*quick, "encoder.spectral=true"])
     with pytest.raises(ModelError, match="the spectral bag"):
         spectral.export("sentence-transformers", tmp_path / "out", approximate=True)
+
+
+def test_an_exported_table_gives_a_bag_its_initial_vectors(static_model, tmp_path):
+    static_model.export("sentence-transformers", tmp_path / "out")
+    found = read_token_vectors(str(tmp_path / "out"))
+    token = found.tokenizer.encode("w1b", add_special_tokens=False).ids[0]
+    vectors = static_model.network.encoder.table.weight.numpy()
+    (feature,) = static_model.network.encoder.features.transform(["w1b"]).indices[:1].tolist()
+    assert np.linalg.norm(found.vectors[token]) > 0
+    cosine = (
+        found.vectors[token]
+        @ vectors[feature]
+        / np.linalg.norm(found.vectors[token])
+        / np.linalg.norm(vectors[feature])
+    )
+    assert cosine == pytest.approx(1, abs=1e-5)
