@@ -6,7 +6,7 @@ Shapes: N texts, T tokens, D dimensions.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from unidex.encoders.registry import RegisteredEncoder, register
 from unidex.errors import ConfigError, ModelError, listed, quoted
 from unidex.features.tokens import TokenRows, tokenise
 from unidex.features.word_places import trimmed
+from unidex.nn.loss_scale import LossScale
 from unidex.nn.onnx_graph import OnnxGraph
 from unidex.nn.pretrained_source import (
     lower_case,
@@ -34,10 +35,10 @@ from unidex.nn.pretrained_source import (
 )
 from unidex.nn.row_table import Touched
 from unidex.nn.sentence_modules import (
-    Dense,
     SentenceModules,
     pooled,
     read_modules,
+    size_behind,
     write_transformer_modules,
 )
 from unidex.nn.static_vectors import MINILM
@@ -78,12 +79,19 @@ class TransformerEncoder(nn.Module):
             model.pooler = None
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        if not settings.own_dropout:
+            _drop_nothing(model)
         # Weights are float32 whatever they were saved as: half precision loses small steps. autocast rounds copies.
         self.model, self.tokenizer, self.settings = model.float(), tokenizer, settings
         self.pooling = modules.pooling if settings.pooling == "auto" else settings.pooling
         self.tail = nn.Sequential(*modules.tail)
         self.layer_dim = int(model.config.hidden_size)
-        self.dim = _size_behind(self.tail, self.layer_dim)
+        self.dim = size_behind(self.tail, self.layer_dim)
+        # Buffers that are there in float16 only, so that other models have the same weights as before.
+        self.loss_scale = LossScale(self.parameters()) if settings.autocast == "float16" else None
+        if settings.compile != "off":
+            # In place, which keeps the names of weights; lengths differ from chunk to chunk.
+            self.model.compile(backend=settings.compile, dynamic=True)
         self.cache: Path | None = None
         self._pad = int(tokenizer.pad_token_id or 0)
         self._fast_tokenizer = _cutting(tokenizer, settings.max_length)
@@ -197,7 +205,10 @@ class TransformerEncoder(nn.Module):
         chunks = [self._chunk(rows[order[start:end]], device, layers) for start, end in pairwise(starts)]
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return torch.cat(chunks).index_select(0, _moved(back, device))
+        vectors = torch.cat(chunks)
+        if self.loss_scale is not None:
+            vectors = self.loss_scale(vectors)
+        return vectors.index_select(0, _moved(back, device))
 
     def _chunk(self, rows: TokenRows, device: torch.device, layers: list[int]) -> Tensor:
         ids, present = rows.padded(self._pad)
@@ -278,19 +289,6 @@ def chunk_ends(lengths_N: NDArray[np.int64], min_tokens: int, max_tokens: int) -
     return ends
 
 
-def _size_behind(tail: Iterable[nn.Module], dim: int) -> int:
-    """The dimension of vectors behind modules that get vectors of ``dim``."""
-    for module in tail:
-        if isinstance(module, Dense):
-            if module.linear.in_features != dim:
-                raise ModelError(
-                    f"a dense layer must take the {dim} numbers of the module before it, but takes "
-                    f"{module.linear.in_features}; the folder is damaged"
-                )
-            dim = module.linear.out_features
-    return dim
-
-
 def _check_length(model: Any, tokenizer: Any, max_length: int) -> None:
     """The tokens of a text must fit the transformer's positions, and leave room for words."""
     if not getattr(tokenizer, "is_fast", False) or len(tokenizer) <= len(tokenizer.all_special_tokens):
@@ -311,6 +309,14 @@ def _check_length(model: Any, tokenizer: Any, max_length: int) -> None:
                     f"encoder.max_length must be at most the {module.num_embeddings - first} positions of the "
                     f"transformer, but is {max_length}"
                 )
+
+
+def _drop_nothing(model: Any) -> None:
+    """Switch dropout off, also in training: that of layers, and that of attention, which reads a number of its own."""
+    for module in model.modules():
+        for name in ("p", "dropout_prob", "attention_dropout"):
+            if isinstance(getattr(module, name, None), float) and (name != "p" or isinstance(module, nn.Dropout)):
+                setattr(module, name, 0.0)
 
 
 def _cutting(tokenizer: Any, max_length: int) -> Any:

@@ -10,7 +10,7 @@ Shapes: N texts, T tokens, D dimensions.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,19 @@ def pooled(hidden_NTD: Tensor, mask_NT: Tensor | None, pooling: str) -> Tensor:
     weights_NT = mask_NT.float()
     weights_NT = weights_NT / weights_NT.sum(dim=1, keepdim=True)
     return torch.einsum("ntd,nt->nd", hidden_NTD, weights_NT)
+
+
+def size_behind(tail: Iterable[nn.Module], dim: int) -> int:
+    """The dimension of vectors behind modules that get vectors of ``dim``."""
+    for module in tail:
+        if isinstance(module, Dense):
+            if module.linear.in_features != dim:
+                raise ModelError(
+                    f"a dense layer must take the {dim} numbers of the module before it, but takes "
+                    f"{module.linear.in_features}; the folder is damaged"
+                )
+            dim = module.linear.out_features
+    return dim
 
 
 def read_modules(folder: Path) -> SentenceModules | None:
