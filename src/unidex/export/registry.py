@@ -28,12 +28,16 @@ class ExportOptions:
         approximate: accept that parts of a model are lost, with a note.
         encoder_only: leave the labels out.
         push_to: a repository on the Hugging Face hub to upload the folder to.
+        url: the address of a database.
+        table: the table or collection to make there.
     """
 
     mode: Mode | None = None
     approximate: bool = False
     encoder_only: bool = False
     push_to: str | None = None
+    url: str = ""
+    table: str = ""
 
     def given(self) -> list[str]:
         """The names of the options that differ from their defaults."""
