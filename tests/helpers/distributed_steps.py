@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from helpers.synthetic import topics
+from helpers.tiny_transformer import topics_settings
 from unidex import distributed
 from unidex.config.recipes import load, recipe_names
 from unidex.training.run import Run
@@ -53,6 +54,8 @@ RECIPES = {
     "cascadexml-chunked": [*TREE, "train.chunk=9", "train.validation=0.2", "heads.classifier_bias=none"],
     "cascadexml-softmax": [*TREE, *SOFTMAX, "loss.classifier_bce=0.5", "augment.mixup=labels"],
     "cascadexml-frozen": [*TREE, "train.freeze_encoder=true"],
+    # The vectors of texts are compared: weights that change no vector, such as a bias of keys, follow rounding alone.
+    "unidec-transformer": ["train.chunk=9", "train.lr_encoder=1e-3", "heads.projection=false"],
     "decaf": [*SURROGATE, "encoder.layer_dropout=0.0"],
     "decaf-tree": [*SURROGATE, *TREE, "encoder.layer_dropout=0.0", "stages.surrogate.tree.levels=[3,7]"],
 }
@@ -65,7 +68,8 @@ def problem():
 
 def settings_of(name):
     """Six epochs of six batches, random or clustered."""
-    return [*COMMON, *RECIPES[name], "train.epochs=6"]
+    transformer = topics_settings(2 * NUM_LABELS + 40) if name.endswith("transformer") else []
+    return [*COMMON, *transformer, *RECIPES[name], "train.epochs=6"]
 
 
 def recipe_of(name):
@@ -82,6 +86,8 @@ def parameters(name, processes):
         return None
     tables = {key: table.weight for key, table in model.network.tables().items()}
     assert model.metrics["training"]["steps"] >= 20
+    if name.endswith("transformer"):
+        return tables | {"vectors": model.vectors(list(problem().train.texts)).dual}
     return {**model.network.state_dict(), **tables}
 
 

@@ -48,6 +48,18 @@ class Encoder(Section):
         description="spectral bag, inception, parts of classifiers: dropout between layers",
     )
     pooling: Literal["mean", "cls"] = Field("mean", description="transformer: how token vectors become one vector")
+    own_dropout: bool = Field(
+        True,
+        description="transformer: train with the dropout of its configuration; without it, a step on a CPU takes about "
+        "a quarter less time",
+    )
     max_length: int = Field(32, ge=2, description="transformer, inception: tokens of a text that are read")
     gradient_checkpointing: bool = Field(False, description="transformer: recompute layers to save memory")
-    autocast: Literal["off", "bfloat16", "float16"] = Field("off", description="transformer: precision of its layers")
+    autocast: Literal["off", "bfloat16", "float16"] = Field(
+        "off", description="transformer: precision of its layers; gradients in float16 are scaled"
+    )
+    compile: Literal["off", "inductor", "aot_eager", "eager"] = Field(
+        "off",
+        description="transformer: back end of torch.compile for its layers; inductor needs a C++ compiler, the eager "
+        "ones only trace",
+    )

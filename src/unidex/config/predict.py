@@ -50,6 +50,12 @@ class Predict(Section):
     most_specific: bool = Field(
         False, description="drop a predicted label if a narrower one is predicted for the same text"
     )
+    pretrained: str = Field(
+        "",
+        description="a frozen encoder beside the trained one, whose cosines and kNN scores the learned ranker may read "
+        "if that pays on the validation split: 'minilm', 'wordllama', a folder or a hub name; empty for none. A text "
+        "then costs one pass of it, and the model needs it to predict",
+    )
     index: Literal["auto", "disk", "exact", "hnsw", "pq"] = Field(
         "auto",
         description="kind of search index; 'auto' is 'exact'; above 2 GiB of label vectors, 'auto' and 'pq' are 'disk'",

@@ -14,7 +14,15 @@ class Train(Section):
 
     epochs: int = Field(20, ge=1, description="passes over the texts")
     batch_size: int = Field(
-        512, ge=0, description="texts per step, over all processes; 0 chooses 128 to 1024 by the number of texts"
+        512,
+        ge=0,
+        description="texts per step, over all processes; 0 chooses by the number of texts: 128 to 1024, for a "
+        "transformer 16 to 512",
+    )
+    fit_to_texts: list[Literal["batch_size", "pool_size", "epochs", "patience"]] = Field(
+        [],
+        description="settings that are fitted to few train texts, as a transformer needs: smaller batches and pools, "
+        "fewer epochs, more patience; one that --set names is kept as it is",
     )
     chunk: int = Field(
         0, ge=0, description="texts or labels encoded at once, with a gradient cache; 0 for all of a step"
@@ -23,6 +31,9 @@ class Train(Section):
     lr_heads: float = Field(2e-4, ge=0, description="learning rate of heads and residual layers")
     lr_classifier: float = Field(1e-3, ge=0, description="learning rate of the classifiers")
     weight_decay: float = Field(0.01, ge=0, description="decoupled weight decay of dense matrices")
+    classifier_decay: float = Field(
+        0.0, ge=0, description="weight decay of classifiers, without their biases: of those that a step scores"
+    )
     row_optimiser: Literal["adam", "adagrad", "sgd"] = Field("adam", description="optimiser of row tables")
     freeze_encoder: bool = Field(
         False,

@@ -24,6 +24,7 @@ from unidex.encoders.registry import RegisteredEncoder, register
 from unidex.errors import ConfigError, MissingExtraError, ModelError, listed, quoted
 from unidex.features.tokens import TokenRows, tokenise
 from unidex.features.word_places import trimmed
+from unidex.nn.loss_scale import LossScale
 from unidex.nn.row_table import Touched
 from unidex.nn.static_vectors import MINILM, minilm_folder
 
@@ -57,9 +58,16 @@ class TransformerEncoder(nn.Module):
             model.pooler = None
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        if not settings.own_dropout:
+            _drop_nothing(model)
         # Weights are float32 whatever they were saved as: half precision loses small steps. autocast rounds copies.
         self.model, self.tokenizer, self.settings = model.float(), tokenizer, settings
         self.dim = int(model.config.hidden_size)
+        # Buffers that are there in float16 only, so that other models have the same weights as before.
+        self.loss_scale = LossScale(self.parameters()) if settings.autocast == "float16" else None
+        if settings.compile != "off":
+            # In place, which keeps the names of weights; lengths differ from chunk to chunk.
+            self.model.compile(backend=settings.compile, dynamic=True)
         self.cache: Path | None = None
         self._pad = int(tokenizer.pad_token_id or 0)
         self._fast_tokenizer = _cutting(tokenizer, settings.max_length)
@@ -146,7 +154,10 @@ class TransformerEncoder(nn.Module):
         chunks = [self._chunk(rows[order[start:end]], device, layers) for start, end in pairwise(starts)]
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return torch.cat(chunks).index_select(0, _moved(back, device))
+        vectors = torch.cat(chunks)
+        if self.loss_scale is not None:
+            vectors = self.loss_scale(vectors)
+        return vectors.index_select(0, _moved(back, device))
 
     def _chunk(self, rows: TokenRows, device: torch.device, layers: list[int]) -> Tensor:
         ids, present = rows.padded(self._pad)
@@ -289,6 +300,14 @@ def _check_length(model: Any, tokenizer: Any, max_length: int) -> None:
                     f"encoder.max_length must be at most the {module.num_embeddings - first} positions of the "
                     f"transformer, but is {max_length}"
                 )
+
+
+def _drop_nothing(model: Any) -> None:
+    """Switch dropout off, also in training: that of layers, and that of attention, which reads a number of its own."""
+    for module in model.modules():
+        for name in ("p", "dropout_prob", "attention_dropout"):
+            if isinstance(getattr(module, name, None), float) and (name != "p" or isinstance(module, nn.Dropout)):
+                setattr(module, name, 0.0)
 
 
 def _cutting(tokenizer: Any, max_length: int) -> Any:

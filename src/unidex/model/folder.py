@@ -1,8 +1,8 @@
 """The model folder: written whole or not at all, and checked before it is read.
 
 ``config.toml``, ``encoder.safetensors``, ``encoder/``, ``classifier.safetensors``, ``labels.jsonl``, ``index/``,
-``neighbours/`` (the kNN part), ``lexical/``, ``calibration.json``, ``ranker.json``, ``metrics.json``, ``train.jsonl``,
-``train_texts.npy``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
+``neighbours/`` (the kNN part), ``lexical/``, ``pretrained/``, ``calibration.json``, ``ranker.json``, ``metrics.json``,
+``train.jsonl``, ``train_texts.npy``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_index import label_tree, restore_clusters
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.pretrained import PretrainedPart
 from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
 from unidex.storage.disk_errors import writing
@@ -56,6 +57,7 @@ _PARTS = (
     "index",
     "neighbours",
     "lexical",
+    "pretrained",
     "calibration.json",
     "ranker.json",
     "fusing.json",  # a decision tree, in formats before 3
@@ -147,7 +149,7 @@ def _read(
     if network.classifiers is not None:
         network.classifiers.weight = rows["classifiers"]
     network.load_state_dict(dense)
-    knn_folder, lexical_folder = folder / "neighbours", folder / "lexical"
+    knn_folder, lexical_folder, frozen_folder = (folder / name for name in ("neighbours", "lexical", "pretrained"))
     scorer = Scorer(
         Layout.of(network, Weights.of(config.predict)),
         index,
@@ -156,6 +158,7 @@ def _read(
         None if ranker is None else read_ranker(ranker),
         None if calibration is None else Calibration.from_dict(calibration),
         LexicalPart.load(lexical_folder, len(labels)) if lexical_folder.is_dir() else None,
+        PretrainedPart.load(frozen_folder, len(labels)) if frozen_folder.is_dir() else None,
     )
     texts_file = folder / "train_texts.npy"
     train_texts = TextHashes.load(texts_file) if texts_file.exists() else None
@@ -185,6 +188,8 @@ def _write(folder: Path, model: Model) -> None:
         (folder / "calibration.json").write_text(scorer.calibration.as_json(), encoding="utf-8")
     if scorer.lexical is not None:
         scorer.lexical.save(folder / "lexical")
+    if scorer.pretrained is not None:
+        scorer.pretrained.save(folder / "pretrained")
     if scorer.fitted is not None:
         (folder / "ranker.json").write_text(json.dumps(scorer.fitted.as_dict()) + "\n", encoding="utf-8")
     (folder / "metrics.json").write_text(json.dumps(model.metrics, indent=2) + "\n", encoding="utf-8")
@@ -238,7 +243,7 @@ def _read_labels(file: Path) -> LabelSet:
 
 def _hashes(folder: Path) -> dict[str, str]:
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
-    files += sorted(folder.glob("*/manifest.json"))
+    files += sorted(file for file in folder.rglob("manifest.json") if file.parent != folder)
     hashes = {}
     for file in files:
         with file.open("rb") as stream:

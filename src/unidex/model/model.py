@@ -211,6 +211,8 @@ class Model(ModelMethods):
         blocks += [layout.knn_vectors(vectors).cpu().numpy() for vectors in self.vector_blocks(texts)]
         # All at once: if they are so many that lists are made, k-means must see all of them.
         knn.add(np.concatenate(blocks), positives, texts)
+        if self.scorer.pretrained is not None:
+            self.scorer.pretrained.remember(texts, positives)
         self.know_texts(texts)
 
     def know_texts(self, texts: Sequence[str]) -> None:
@@ -264,6 +266,8 @@ class Model(ModelMethods):
             scorer.knn.grow(len(self.labels))
         if scorer.lexical is not None:
             scorer.lexical.add(texts, dict(enumerate(concepts)))
+        if scorer.pretrained is not None:
+            scorer.pretrained.add_labels(texts)
         self._know(all_texts)
         return ids
 
@@ -283,6 +287,8 @@ class Model(ModelMethods):
             index.replace(ids, self.scorer.layout.with_head(index.vectors(ids), "dual", dual))
         if self.scorer.lexical is not None:
             self.scorer.lexical.rename(label, text)
+        if self.scorer.pretrained is not None:
+            self.scorer.pretrained.rename(label, text)
         self._know([text])
         self.labels = self.labels.with_text(label, text)
 

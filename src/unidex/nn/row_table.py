@@ -13,6 +13,7 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -99,19 +100,29 @@ class Touched:
 class RowOptimiser(ABC):
     """Moves the rows of a step, and no others.
 
-    ``names`` are the tensors of its state, which are attributes too.
+    ``names`` are the tensors of its state, which are attributes too. ``decay`` is decoupled weight decay, w = w - lr
+    decay w, of the rows of a step; the last number of a row does not decay where it is a bias.
     """
 
     names: tuple[str, ...]
 
-    def __init__(self, table: RowTable) -> None:
-        self.table = table
+    def __init__(self, table: RowTable, *, decay: float = 0.0, has_bias: bool = False) -> None:
+        self.table, self.decay = table, decay
+        self._decayed = slice(0, table.dim - has_bias)
 
     @torch.no_grad()
     def step(self, ids_U: Tensor, rows_UD: Tensor, lr: float) -> None:
         """Move rows of the table along the gradient of their leaf, whose values are not read."""
-        if rows_UD.grad is not None:
-            self.table.weight.index_add_(0, ids_U, self._move_(rows_UD.grad, ids_U, lr), alpha=-1)
+        if rows_UD.grad is None:
+            return
+        moves_UD = self._move_(rows_UD.grad, ids_U, lr)
+        if self.decay:
+            self._add_decay_(moves_UD, ids_U, lr * self.decay)
+        self.table.weight.index_add_(0, ids_U, moves_UD, alpha=-1)
+
+    def _add_decay_(self, moves_UD: Tensor, ids_U: Tensor, share: float) -> None:
+        """Add a share of the rows, without their bias, to what is subtracted from them or to their gradient."""
+        moves_UD[:, self._decayed].add_(self.table.weight.index_select(0, ids_U)[:, self._decayed], alpha=share)
 
     @abstractmethod
     def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
@@ -137,8 +148,8 @@ class RowAdam(RowOptimiser):
 
     names = ("mean", "square", "times")
 
-    def __init__(self, table: RowTable) -> None:
-        super().__init__(table)
+    def __init__(self, table: RowTable, **options: Any) -> None:
+        super().__init__(table, **options)
         self.mean, self.square = table.zeros("mean"), table.zeros("square")
         self.times = torch.zeros(table.num_rows, 1, device=table.weight.device)
 
@@ -162,8 +173,8 @@ class RowAdagrad(RowOptimiser):
 
     names = ("sum",)
 
-    def __init__(self, table: RowTable) -> None:
-        super().__init__(table)
+    def __init__(self, table: RowTable, **options: Any) -> None:
+        super().__init__(table, **options)
         self.sum = torch.zeros(table.num_rows, 1, device=table.weight.device)
 
     def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
@@ -175,21 +186,27 @@ class RowAdagrad(RowOptimiser):
 
 
 class RowSGD(RowOptimiser):
-    """Stochastic gradient descent with momentum on the rows of a step: v = 0.9 v + g,  w = w - lr v.
+    """Stochastic gradient descent with momentum on the rows of a step: v = 0.9 v + g + decay w,  w = w - lr v.
 
-    One number of state per weight, half of Adam's. Renee (MLSys 2023) trains its classifiers with it.
+    One number of state per weight, half of Adam's. Renee (MLSys 2023) trains its classifiers with it; there, as in
+    torch, weight decay is a part of the gradient.
     """
 
     names = ("velocity",)
 
-    def __init__(self, table: RowTable) -> None:
-        super().__init__(table)
+    def __init__(self, table: RowTable, **options: Any) -> None:
+        super().__init__(table, **options)
         self.velocity = table.zeros("velocity")
 
     def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
         velocity = self.velocity.index_select(0, ids_U).mul_(0.9).add_(grad_UD)
+        if self.decay:
+            super()._add_decay_(velocity, ids_U, self.decay)
         self.velocity.index_copy_(0, ids_U, velocity)
         return velocity.mul_(lr)
+
+    def _add_decay_(self, moves_UD: Tensor, ids_U: Tensor, share: float) -> None:
+        """Nothing more: it is in the velocity."""
 
 
 def merged(touched: list[Touched]) -> list[Touched]:

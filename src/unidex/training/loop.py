@@ -24,6 +24,7 @@ from torch import Tensor
 from unidex import progress
 from unidex.config import Config
 from unidex.distributed import ALONE, Processes
+from unidex.encoders import registry as encoders
 from unidex.errors import UnidexError
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable
@@ -88,6 +89,8 @@ class Trainer:
         self._log = TrainingLog(folder if processes.is_first else None, config.train.epochs)
         self._seen = 0
         self.total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
+        self._losses: dict[int, float] = {}  # mean loss by epoch, of those that this process has run
+        self._before: float | None = None  # the validation metric before training, of a pretrained encoder
 
     def run(self, *, resume: bool = False) -> dict[str, Any]:
         """Train to the end; the result says how it went. With ``resume``, continues from the newest checkpoint."""
@@ -97,6 +100,8 @@ class Trainer:
         epochs, patience = self.config.train.epochs, self.config.train.patience or math.inf
         with self._listening(), progress.task("training", self.num_steps, unit="steps", fills_phase=True) as advance:
             advance(self.step)
+            if self.step == 0:
+                self._validate_before()
             while self.epoch < epochs and self.validations_without_gain < patience:
                 self._run_epoch(advance)
                 if self.epoch % self.config.train.validate_every == 0 or self.epoch == epochs:
@@ -121,6 +126,7 @@ class Trainer:
     def _tell_end(self, seconds: float) -> None:
         train = self.config.train
         logger.info("%d steps took %.1f s.", self.step, seconds)
+        self._warn_if_nothing_learned()
         if self.epoch < train.epochs:
             logger.info(
                 "Stopped after epoch %d of at most %d, and kept epoch %d: a further epoch raised the score of held-out "
@@ -129,6 +135,27 @@ class Trainer:
                 train.epochs,
                 self.best_epoch,
                 100 * train.min_gain,
+            )
+
+    def _warn_if_nothing_learned(self) -> None:
+        """Say it where training has made nothing better: a rate that ruins the encoder shows in nothing else."""
+        rates = f"train.lr_encoder {self.config.train.lr_encoder:g}, train.lr_heads {self.config.train.lr_heads:g}"
+        if self._before is not None and self._best_value <= self._before:
+            logger.warning(
+                "The run has learned nothing: held-out texts score %.2f, and scored %.2f before training. Lower the "
+                "learning rates (%s), or train for more epochs (now at most %d, with train.patience %d).",
+                self._best_value,
+                self._before,
+                rates,
+                self.config.train.epochs,
+                self.config.train.patience,
+            )
+        elif 1 in self._losses and len(self._losses) > 2 and min(self._losses.values()) == self._losses[1]:
+            logger.warning(
+                "The run may have learned nothing: no epoch had a lower loss than the first (%.4f). Change the "
+                "learning rates (%s), or train with a validation split (train.validation) to see more.",
+                self._losses[1],
+                rates,
             )
 
     @contextmanager
@@ -186,6 +213,7 @@ class Trainer:
         self.network.eval()
         seconds = max(time.monotonic() - started, 1e-9)
         loss = float(total) / max(1, len(batches))
+        self._losses[self.epoch + 1] = loss
         self._log.epoch(self.epoch + 1, self.step, loss, (self._seen - texts_before) / seconds)
         self.epoch += 1
         self.batch = 0
@@ -210,6 +238,15 @@ class Trainer:
                 "lower the learning rates (train.lr_encoder, train.lr_heads, train.lr_classifier)"
                 + (" or switch encoder.autocast off" if self.config.encoder.autocast != "off" else "")
             )
+
+    def _validate_before(self) -> None:
+        """Score a pretrained encoder before its first step: training must make it better."""
+        if self._validate is None or not encoders.get(self.config.encoder.kind).can.is_pretrained:
+            return
+        self.network.eval()
+        metrics = self._validate(self.network)
+        self._before = metric_value(metrics, self.config.train.metric)
+        self._log.before(metrics)
 
     def _validate_now(self) -> None:
         if self._validate is None:
@@ -258,6 +295,7 @@ class Trainer:
             **{name: getattr(self, name) for name in _PROGRESS},
             "seed": self.seed,
             "best_value": None if self._best is None else self._best_value,
+            "before": self._before,
             "config": self.config.model_dump(),
         }
         checkpoint.save(self.folder, self.step, tensors, state, self._shards())
@@ -285,6 +323,7 @@ class Trainer:
             setattr(self, name, state[name])
         if self._best is None and state["best_value"] is not None:
             self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
+        self._before = state.get("before")
         self._batching.load(tensors)
         self._log.keep_until(self.step)
         logger.info("Resumed at step %d of %d.", self.step, self.num_steps)

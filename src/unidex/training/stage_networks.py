@@ -20,7 +20,7 @@ from unidex.nn.assembly import build_network
 from unidex.nn.initialisation import initialise_biases, initialise_classifiers
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
-from unidex.training.parts_setup import has_parts, make_parts
+from unidex.training.parts_setup import has_parts, label_graph, make_parts
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.transfer import inherit, surrogate_set
 from unidex.training.tree_setup import cluster_positives, grow_tree, learns_labels
@@ -123,7 +123,11 @@ class StageNetworks:
             has_classifiers = inherit(network, before, same_labels=learns_labels(recipe) and learns_labels(config))
             has_tree = before.tree is not None
         if config.heads.classifier and not has_classifiers:
-            initialise_classifiers(network, config, self.labels, data.texts, data.positives, self.processes)
+            graph = None
+            if config.heads.classifier_init == "label-graph":
+                known = self.dataset.train.positives if rows is None else self.dataset.train.positives[rows]
+                graph = label_graph(known, config.augment, self.seed)
+            initialise_classifiers(network, config, self.labels, data.texts, data.positives, self.processes, graph)
         if tree is not None and not has_tree and config.heads.classifier_bias != "none":
             assert network.tree is not None
             levels = zip(network.tree.tables, cluster_positives(tree, data.positives), strict=True)

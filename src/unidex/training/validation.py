@@ -36,6 +36,7 @@ from unidex.scoring.rankers import CandidateCounts, Candidates, Rarity, Weighted
 from unidex.scoring.scorer import FittedRanker, LabelFrequencies, Scorer
 from unidex.sparse_rows import contains
 from unidex.topk import PADDING, TopK
+from unidex.training.pretrained_vectors import PretrainedVectors
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ _EPOCH_TEXTS = 800
 _CANDIDATES = 64
 # With fewer validation texts, weights of a few features are fitted in place of trees.
 _MIN_TREES = 200
+# The vectors of a frozen encoder cost a pass per text in prediction: they must raise the metric by this share.
+_PRETRAINED_GAIN = 0.005
 # Of few texts up to a quarter is held out, to have this many.
 _MIN_TEXTS = 50
 
@@ -202,31 +205,51 @@ class Validation:
             metric_value(metrics, metric),
         )
 
-    def fit(self, network: Network, config: Config, weights: Weights) -> tuple[FittedRanker | None, Calibration | None]:
+    def fit(
+        self, network: Network, config: Config, weights: Weights, frozen: PretrainedVectors | None = None
+    ) -> tuple[FittedRanker | None, Calibration | None]:
         """The ranker of the recipe and the probabilities of its scores, fitted to a network's predictions.
 
-        The ranker is None where the parts are summed. Probabilities are None where texts are too few.
+        The ranker is None where the parts are summed. Probabilities are None where texts are too few. With ``frozen``
+        a second ranker reads its vectors too, and stays if it ranks the held-out texts better.
         """
         if config.predict.rank == "sum":
             places = places_needed(self.split, CALIBRATED_PLACES)
             return None, self._calibration(network, self._predicted(network, config, weights, places))
-        ranker, found = self._fitted_ranker(network, config, weights)
+        scorer = self._scorer(network, config, weights)
+        ranker, found = self._fitted_ranker(scorer, network, config)
+        if frozen is not None:
+            scorer.pretrained = frozen.part(config.predict, self.rows)
+            second, also_found = self._fitted_ranker(scorer, network, config)
+            without, with_it = (
+                metric_value(metrics_of(some, self.dataset, self.split), config.train.metric)
+                for some in (found, also_found)
+            )
+            pays = with_it > (1 + _PRETRAINED_GAIN) * without
+            logger.info(
+                "The ranker reads %s vectors of %s: held-out texts score %.2f with them, %.2f without.",
+                "the" if pays else "no",
+                frozen.source,
+                with_it,
+                without,
+            )
+            ranker, found = (second, also_found) if pays else (ranker, found)
         return ranker, self._calibration(network, found)
 
-    def _fitted_ranker(self, network: Network, config: Config, weights: Weights) -> tuple[FittedRanker, TopK]:
-        """A ranker, and its predictions for the held-out texts.
+    def _fitted_ranker(self, scorer: Scorer, network: Network, config: Config) -> tuple[FittedRanker, TopK]:
+        """A ranker of all parts of a scorer, and its predictions for the held-out texts.
 
         Each half of the texts is predicted by a ranker that was fitted to the other half.
         """
         predict, num_train, propensity = config.predict, len(self.dataset.train), self.dataset.propensity
-        scorer = self._scorer(network, config, weights)
+        has_frozen = scorer.pretrained is not None
         rarity = Rarity.of(predict.favour, num_train, propensity)
-        linear = LinearWeights.prior(scorer.layout, rarity)
+        linear = LinearWeights.prior(scorer.layout, rarity, pretrained=has_frozen)
         few = len(self.split) < _MIN_TREES
         fitted_to, prepared = self.held_out.take(self.answered), self.texts
         answered = np.arange(len(fitted_to))
         if predict.rank == "decision-tree":
-            names, counts = (*TREE_FEATURES, *added_weights(weights)), DecisionTreeRanker.counts
+            names, counts = (*TREE_FEATURES, *added_weights(scorer.layout.weights)), DecisionTreeRanker.counts
         elif few:
             # Most labels of few texts are new to the others: those texts count that have nothing else.
             fitted_to, prepared, answered = self.held_out, self.held_out_texts, self.answered
@@ -234,7 +257,7 @@ class Validation:
             found_few = (len(linear.weights), len(self.split), _MIN_TREES)
             logger.info("The ranker has weights of %d features: %d held-out texts are few (trees need %d).", *found_few)
         else:
-            names, counts = feature_names(scorer.layout), BoostedTreesRanker.counts
+            names, counts = feature_names(scorer.layout, pretrained=has_frozen), BoostedTreesRanker.counts
         # Labels that only these texts have show the ranker what it may expect of labels without training texts.
         candidates = scorer.candidates(self._queries(scorer, network, prepared, fitted_to), counts, names)
         ids_NK = candidates.ids_NK
