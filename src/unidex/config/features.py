@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from unidex.config.section import Section
+
+# fmt: off
+Language = Literal[
+    "", "ar", "ca", "da", "de", "el", "en", "es", "et", "eu", "fi", "fr", "ga", "hi", "hu",
+    "hy", "id", "it", "lt", "ne", "nl", "no", "pt", "ro", "ru", "sr", "sv", "ta", "tr",
+]
+# fmt: on
 
 
 class Features(Section):
@@ -20,6 +27,9 @@ class Features(Section):
     chars_max: int = Field(5, ge=2, description="longest n-gram")
     subwords: bool = Field(False, description="tokens of a subword tokenizer, trained on the data or given")
     tokenizer: str = Field("", description="a tokenizer.json or a folder that holds one; empty to train one")
+    language: Language = Field(
+        "", description="language whose Snowball stems replace words, such as fi; empty for words as they are written"
+    )
     min_df: int = Field(2, ge=1, description="texts a feature must occur in to get a row of its own")
     max_features: int = Field(500_000, ge=1, description="maximum number of rows; the most frequent features first")
     num_buckets: int = Field(

@@ -6,6 +6,7 @@ Shapes: N texts, F features (those with an id of their own, then buckets).
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,13 +31,17 @@ from unidex.features.single_text import TextByText
 from unidex.features.subwords import load_tokenizer, train_tokenizer
 from unidex.features.vocabulary import Counter, Vocabulary, document_frequencies
 from unidex.features.word_places import Placed
+from unidex.features.words import UNSPACED
 from unidex.sparse_rows import unchecked_csr
 from unidex.storage.mapped import load_array
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-FORMAT = 1  # Changes whenever the same texts and settings would give other features.
+FORMAT = 2  # Changes whenever the same texts and settings would give other features.
+# Format 1 had whole runs of Chinese and Japanese characters as words; all other texts have the same features.
+_UNSPLIT_FORMAT = 1
+_logger = logging.getLogger(__name__)
 CHUNK_TEXTS = 50_000
 CHUNK_CHARACTERS = 250_000  # What a chunk needs then fits the caches of a processor; larger ones are slower.
 
@@ -221,6 +226,12 @@ class FeatureExtractor:
         names = Texts.load(folder / "names")
         if len(names) != len(vocabulary):
             raise ModelError(f"{folder}: {len(vocabulary)} feature names must be here, but there are {len(names)}")
+        if about["format"] == _UNSPLIT_FORMAT and any(map(UNSPACED.search, names)):
+            _logger.warning(
+                "%s: this model read runs of Chinese and Japanese characters as one word; now each character is one. "
+                "Train it again.",
+                folder,
+            )
         return cls(settings, vocabulary, idf, names, tokenizer)
 
 
@@ -315,7 +326,7 @@ def _read_about(file: Path) -> dict[str, Any]:
         about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{file}: saved features must be here, but cannot be read ({error})") from None
-    if about.get("format") != FORMAT:
+    if about.get("format") not in (_UNSPLIT_FORMAT, FORMAT):
         raise ModelError(
             f"{file}: features of format {FORMAT} are needed, but these have {about.get('format')}; train anew"
         )

@@ -18,8 +18,8 @@ from scipy import sparse
 from torch import Tensor
 
 from unidex.errors import ModelError
-from unidex.features.single_text import placed_words
 from unidex.features.word_places import merged
+from unidex.features.word_strings import placed_words
 from unidex.nn.encoder_protocol import HasExactAttribution, HasGradientAttribution
 from unidex.nn.heads import ClassifierHead, DualHead
 from unidex.nn.network import Network

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from unidex.config import Features
 from unidex.features.groups import groups_of
-from unidex.features.single_text import words_in
+from unidex.features.word_strings import words_in
 from unidex.sparse_rows import row_of_entries, unchecked_csr
 
 HALF = 1 << 16

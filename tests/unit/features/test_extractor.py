@@ -302,7 +302,7 @@ def test_a_damaged_folder_is_named(tmp_path):
         FeatureExtractor.load(tmp_path / "nowhere")
     about = json.loads((tmp_path / "features.json").read_text())
     (tmp_path / "features.json").write_text(json.dumps({**about, "format": 99}))
-    with pytest.raises(ModelError, match="features of format 1 are needed, but these have 99"):
+    with pytest.raises(ModelError, match="features of format 2 are needed, but these have 99"):
         FeatureExtractor.load(tmp_path)
     (tmp_path / "features.json").write_text(json.dumps({**about, "settings": {"wordz": True}}))
     with pytest.raises(ModelError, match=r"settings must be whole, but .*wordz"):
