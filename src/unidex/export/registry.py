@@ -25,9 +25,13 @@ class ExportOptions:
 
     Attributes:
         mode: the heads that are exported; None for the format's own choice.
+        url: the address of a database.
+        table: the table or collection to make there.
     """
 
     mode: Mode | None = None
+    url: str = ""
+    table: str = ""
 
     def given(self) -> list[str]:
         """The names of the options that differ from their defaults."""
