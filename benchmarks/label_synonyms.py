@@ -77,11 +77,15 @@ def main() -> None:
     parser.add_argument("--recipe", default="auto")
     parser.add_argument("--hide", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--labels", choices=("plain", "synonyms", "both"), default="both")
     given = parser.parse_args()
     data = read("hpo")
     hidden = hidden_labels(data, given.hide, given.seed)
     data = replace(data, train=without_pairs(data.train, hidden, keep=False))
-    for name, variant in (("plain", data), ("synonyms", with_synonyms(data))):
+    for name, make in (("plain", lambda plain: plain), ("synonyms", with_synonyms)):
+        if given.labels not in (name, "both"):
+            continue
+        variant = make(data)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         model = unidex.train(variant, given.recipe, seed=given.seed)
         seconds = resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
