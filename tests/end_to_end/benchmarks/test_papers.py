@@ -62,6 +62,14 @@ def test_an_ordering_is_judged_by_two_standard_errors(ahead, behind, wanted):
     assert papers_report.verdict(ordering, Row("a", "x"), Row("b", "x"), runs(*ahead), runs(*behind)) == wanted
 
 
+def test_an_ordering_compares_the_seeds_that_both_rows_have():
+    table = Table("t", "", (Row("a", "x"), Row("b", "x")), ("P@1",), (Ordering("claim", "P@1", "a", "b"),))
+    first, second = (
+        [run | {"seed": seed} for seed, run in enumerate(runs(*values))] for values in ((5.0,), (4.0, 9.0))
+    )
+    assert "+1.00: one run" in papers_report.judged(table, {"s": {"a": first, "b": second}})
+
+
 def table_of(data, out, *asked):
     command = [sys.executable, ROOT / "benchmarks" / "papers.py", "unidec-2.5", data, "--out", out, *QUICK, *asked]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
