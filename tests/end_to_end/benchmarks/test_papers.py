@@ -104,7 +104,7 @@ def test_label_texts_at_equal_steps_have_fewer_epochs(tmp_path):
 
 def test_synthetic_experiments_are_stored_and_the_imbalance_is_as_the_paper_says(tmp_path):
     # An easy positive is pushed down by softmax, never by decoupled softmax, and ends with a lower margin.
-    sizes = {"texts": 120, "labels": 60, "topics": 12}
+    sizes = {"texts": 120, "labels": 60, "topics": 12, "steps": 80}
     losses = papers_synthetic.LOSSES
     softmax = papers_synthetic._trained(losses["softmax"], 5, 0, **sizes)
     decoupled = papers_synthetic._trained(losses["decoupled softmax"], 5, 0, **sizes)
