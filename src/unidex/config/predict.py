@@ -8,6 +8,7 @@ from pydantic import Field
 
 from unidex.config.section import Section
 
+Precision = Literal["float32", "int8"]
 Favour = Literal["accuracy", "balanced", "rare"]
 
 
@@ -42,6 +43,10 @@ class Predict(Section):
     )
     choose_label_prior: bool = Field(False, description="choose the label prior on the validation split")
     index: Literal["exact", "hnsw", "pq"] = Field("exact", description="kind of search index")
+    precision: Precision = Field(
+        "float32",
+        description="the vectors of features and labels in the model: 'float32', or 'int8' for a quarter of the size",
+    )
     snippet_length: int = Field(
         0, ge=0, description="characters of each train text that the model stores for explanations; 0 for none"
     )

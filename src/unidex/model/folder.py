@@ -1,6 +1,6 @@
 """The model folder: written whole or not at all, and checked before it is read.
 
-``config.toml``, ``encoder.safetensors``, ``encoder/``, ``classifier.safetensors``, ``labels.jsonl``, ``index/``,
+``config.toml``, ``encoder.safetensors``, ``encoder/``, ``labels.jsonl``, ``index/`` (with the classifiers),
 ``neighbours/`` (the kNN part), ``lexical/``, ``calibration.json``, ``ranker.json``, ``metrics.json``, ``train.jsonl``,
 ``train_texts.npy``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
 """
@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
 from unidex import index as indexes
 from unidex.config import Config
 from unidex.config.recipes import read_saved
 from unidex.config.renamed import OLD_NAMES
 from unidex.data.text_hashes import TextHashes
-from unidex.encoders.registry import load_encoder
+from unidex.encoders.registry import array_reader, load_encoder
 from unidex.errors import ModelError
 from unidex.model.label_set import LabelSet
-from unidex.nn.assembly import build_network
-from unidex.nn.network import Network
+from unidex.nn.array_network import ENCODER_TABLES, ArrayNetwork
+from unidex.nn.vectors import as_array
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.knn import KnnPart
-from unidex.scoring.label_index import label_tree, restore_clusters
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.scorer import Scorer
@@ -39,16 +39,19 @@ from unidex.storage.atomic import needs_restore, replace_folder, restore_folder,
 from unidex.storage.locks import locked
 
 if TYPE_CHECKING:
+    from unidex.index import Index
     from unidex.model.model import Model
+    from unidex.nn.network import Network
 
-FORMAT = 3
-_READ = (*OLD_NAMES, FORMAT)
+FORMAT = 4
+# Format 3 had the classifiers in a file of their own too, and no rows of 8 bits.
+_READ = (*OLD_NAMES, 3, FORMAT)
 # The files and folders that are read, beside the manifest and the journal of label changes.
 _PARTS = (
     "config.toml",
     "encoder.safetensors",
     "encoder",
-    "classifier.safetensors",
+    "classifier.safetensors",  # in formats before 4
     "labels.jsonl",
     "index",
     "neighbours",
@@ -60,8 +63,6 @@ _PARTS = (
     "train.jsonl",
     "train_texts.npy",
 )
-# Row tables that are saved with the dense weights of the encoder.
-_ENCODER_TABLES = ("features", "classifier_features")
 
 
 def save(folder: Path, model: Model) -> None:
@@ -96,7 +97,7 @@ def restore(folder: Path) -> None:
 
 def load(
     folder: Path, device: str = "cpu"
-) -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
+) -> tuple[Config, Network | ArrayNetwork, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
     """Read the parts of a model, in the order of its arguments; every file is checked against the manifest first."""
     restore(folder)
     _check_manifest(folder)
@@ -113,12 +114,9 @@ def load(
 
 def _read(
     folder: Path, device: str
-) -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
+) -> tuple[Config, Network | ArrayNetwork, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
     config = read_saved(folder)
     try:
-        dense = load_file(folder / "encoder.safetensors", device=device)
-        classifier_file = folder / "classifier.safetensors"
-        rows = load_file(classifier_file, device=device) if classifier_file.exists() else {}
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         log = (folder / "train.jsonl").read_text(encoding="utf-8")
         calibration = _read_json(folder / "calibration.json")
@@ -126,21 +124,11 @@ def _read(
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
     labels = _read_labels(folder / "labels.jsonl")
-    encoder = load_encoder(config, folder / "encoder")
     index = indexes.load(folder / "index")
-    # One label: the table is replaced at once by the saved one.
-    network = build_network(config, encoder, 1, device, label_tree(index))
-    restore_clusters(network, index)
-    tables = network.tables()
-    for name in _ENCODER_TABLES:
-        if name in tables:
-            tables[name].weight = dense.pop(name)
-    if network.classifiers is not None:
-        network.classifiers.weight = rows["classifiers"]
-    network.load_state_dict(dense)
+    network = _read_network(folder, config, index, device)
     knn_folder, lexical_folder = folder / "neighbours", folder / "lexical"
     scorer = Scorer(
-        Layout.of(network, Weights.of(config.predict)),
+        Layout.of(network, Weights.of(config.predict), config.predict.precision),
         index,
         labels,
         KnnPart.load(knn_folder) if knn_folder.is_dir() else None,
@@ -148,9 +136,28 @@ def _read(
         None if calibration is None else Calibration.from_dict(calibration),
         LexicalPart.load(lexical_folder, len(labels)) if lexical_folder.is_dir() else None,
     )
+    if not isinstance(network, ArrayNetwork):
+        from unidex.model.restored_network import restore_classifiers
+
+        restore_classifiers(network, scorer)
     texts_file = folder / "train_texts.npy"
     train_texts = TextHashes.load(texts_file) if texts_file.exists() else None
     return config, network, labels, scorer, metrics, log, train_texts
+
+
+def _read_network(folder: Path, config: Config, index: Index, device: str) -> Network | ArrayNetwork:
+    """The network by array operations where it can do with them; else as a torch module, without its classifiers."""
+    file = folder / "encoder.safetensors"
+    reader = None if config.tree.levels else array_reader(config.encoder.kind)
+    try:
+        read = None if reader is None else reader.load(config, folder / "encoder")
+        if read is not None:
+            return ArrayNetwork.load(config, read, load_file(file))
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
+    from unidex.model.restored_network import read_network
+
+    return read_network(config, load_encoder(config, folder / "encoder"), file, index, device)
 
 
 def _read_json(file: Path) -> Any:
@@ -159,19 +166,14 @@ def _read_json(file: Path) -> Any:
 
 
 def _write(folder: Path, model: Model) -> None:
-    network, scorer = model.network, model.scorer
+    scorer = model.scorer
     (folder / "config.toml").write_text(model.config.as_toml(), encoding="utf-8")
-    tables = network.tables()
-    dense = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
-    dense |= {name: tables[name].weight.contiguous() for name in _ENCODER_TABLES if name in tables}
-    save_file(dense, folder / "encoder.safetensors")
-    if "classifiers" in tables:
-        save_file({"classifiers": tables["classifiers"].weight.contiguous()}, folder / "classifier.safetensors")
+    save_file(_weights(model.vectoriser), folder / "encoder.safetensors")
     for file in folder.glob("*.safetensors"):
         # safetensors lets only the owner read them, but a service often runs as another user.
         file.chmod(0o644)
     (folder / "encoder").mkdir()
-    network.encoder.save(folder / "encoder")
+    model.encoder.save(folder / "encoder")
     _write_labels(folder / "labels.jsonl", model.labels)
     scorer.index.save(folder / "index")
     if scorer.knn is not None:
@@ -189,6 +191,17 @@ def _write(folder: Path, model: Model) -> None:
     (folder / "MODEL_CARD.md").write_text(_card(model), encoding="utf-8")
     manifest = {"format": FORMAT, "files": _hashes(folder)}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _weights(network: Network | ArrayNetwork) -> dict[str, NDArray[Any]]:
+    """Everything that is learned but the classifiers, which are in the index."""
+    if isinstance(network, ArrayNetwork):
+        found = network.weights()
+    else:
+        found = {name: as_array(tensor) for name, tensor in network.state_dict().items()}
+        tables = network.tables()
+        found |= {name: as_array(tables[name].weight) for name in ENCODER_TABLES.values() if name in tables}
+    return {name: np.ascontiguousarray(values) for name, values in found.items()}
 
 
 class _LabelRow(msgspec.Struct):

@@ -6,35 +6,22 @@ Shapes: N texts or labels, D dimensions of a head.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unidex.config.predict import Precision
 from unidex.distributed import ALONE, Processes
+from unidex.nn.array_network import ArrayNetwork
 from unidex.nn.classifier_parts import ClassifierParts
 from unidex.nn.heads import ClassifierHead, DualHead, TreeHeads
 from unidex.nn.row_table import RowTable, Touched
+from unidex.nn.vectors import Vectors, as_array
 
 # Vectors are made in blocks of so many texts, so that memory does not grow with their number.
 BLOCK = 4096
-
-
-@dataclass(frozen=True, eq=False)
-class Vectors:
-    """Vectors of both heads; None for a head that the network does not have."""
-
-    dual: Tensor | None
-    classifier: Tensor | None
-    # Vectors of texts for the clusters of a label tree, the levels side by side; None without a tree.
-    levels: Tensor | None = None
-
-    def gathered(self, processes: Processes) -> Vectors:
-        """The vectors of all processes, in their order; each gets all of them."""
-        parts = (self.dual, self.classifier, self.levels)
-        return Vectors(*(None if part is None else processes.gather(part) for part in parts))
 
 
 class Network(nn.Module):
@@ -195,7 +182,24 @@ class Network(nn.Module):
     def label_vectors(self, prepared: Any) -> Vectors:
         """Vectors of labels as they are searched; ``prepared`` are the texts of those that this network has."""
         dual = None if self.dual is None else self.dual(self.encode(prepared))
-        classifier = None
-        if self.classifiers is not None and self.classifier is not None:
-            classifier = self.classifier.as_searched(self.all_classifiers())
-        return Vectors(dual, classifier)
+        return Vectors(dual, self.searched_classifiers())
+
+    @torch.no_grad()
+    def searched_classifiers(self) -> Tensor | None:
+        """The current classifiers of all labels as they are searched; None without classifiers."""
+        if self.classifiers is None or self.classifier is None:
+            return None
+        return self.classifier.as_searched(self.all_classifiers())
+
+    def arrays(self, precision: Precision) -> ArrayNetwork | None:
+        """The network by array operations, as it is now; None where its encoder or a label tree needs torch."""
+        if self.tree is not None or not getattr(self.encoder, "has_arrays", False):
+            return None
+        own = self.classifier_encoder
+        return ArrayNetwork(
+            self.encoder.arrays(precision),
+            None if own is None else own.arrays(precision),
+            None if self.dual is None else self.dual.arrays(),
+            None if self.classifier is None else self.classifier.arrays(),
+            as_array(self.log_scales),
+        )

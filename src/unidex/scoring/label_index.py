@@ -10,7 +10,8 @@ from unidex.config.tree import at_level
 from unidex.index import Index
 from unidex.index.tree import TreeIndex
 from unidex.nn.label_tree import LabelTree
-from unidex.nn.network import Network, Vectors
+from unidex.nn.network import Network
+from unidex.nn.vectors import Vectors, as_array
 from unidex.scoring.layout import Layout
 
 
@@ -28,7 +29,7 @@ def build_index(
     """
     rows = layout.rows(labels, frequencies)
     if network.tree is None:
-        return indexes.build("exact", rows) if kind is None else indexes.build(kind, rows.cpu().numpy())
+        return indexes.build("exact", rows) if kind is None else indexes.build(kind, as_array(rows))
     tree = network.tree
     return TreeIndex.build(
         rows,
