@@ -8,6 +8,8 @@ Shapes: B texts, N labels, G groups, K places.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,13 +22,25 @@ GROUP = 32
 # Candidates per place; where there are more, many are equal.
 MAX_CANDIDATES = 8
 NOT_A_NUMBER = "scores must be numbers, but some are NaN; look for NaN or huge numbers in the vectors"
+# Of the highest score: more than a matrix product errs.
+_ROUNDING = np.float32(1e-5)
 _LOWEST = np.finfo(np.float32).min
 
 
-def best_of_all(scores_BN: NDArray[np.float32], ids_N: NDArray[np.int64], k: int) -> TopK:
+def best_of_all(
+    scores_BN: NDArray[np.float32],
+    ids_N: NDArray[np.int64],
+    k: int,
+    rescore: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]] | None = None,
+) -> TopK:
     """The k best of the scores of all labels.
 
-    N is a multiple of ``GROUP``, ids ascend, and a score of -inf is no label.
+    Args:
+        scores_BN: N is a multiple of ``GROUP``, and a score of -inf is no label.
+        ids_N: ids of the labels, ascending.
+        k: number of places.
+        rescore: the score of each pair (texts[i], columns[i]), where a matrix product rounds equal vectors differently
+            by their places; the candidates are ranked by it. Texts that many labels tie for are ranked without it.
 
     >>> scores = np.full((1, 64), -np.inf, dtype=np.float32)
     >>> scores[0, :4] = [0.5, 0.9, 0.5, -0.1]
@@ -44,6 +58,9 @@ def best_of_all(scores_BN: NDArray[np.float32], ids_N: NDArray[np.int64], k: int
     bound_B1 = np.full((num_texts, 1), _LOWEST)
     if k < num_groups:
         bound_B1 = np.maximum(np.partition(max_BG, num_groups - k, axis=1)[:, num_groups - k, None], _LOWEST)
+        if rescore is not None:
+            highest_B1 = np.maximum(np.abs(max_BG.max(axis=1, keepdims=True, initial=_LOWEST)), np.abs(bound_B1))
+            bound_B1 = np.maximum(bound_B1 - _ROUNDING * np.minimum(highest_B1, -_LOWEST), _LOWEST)
     candidates = np.flatnonzero(scores_BN >= bound_B1)
     text, column = np.divmod(candidates, width) if width else (candidates, candidates)
     counts_B = np.bincount(text, minlength=num_texts)
@@ -56,7 +73,8 @@ def best_of_all(scores_BN: NDArray[np.float32], ids_N: NDArray[np.int64], k: int
     place = np.arange(len(candidates)) - (np.cumsum(counts_B) - counts_B)[text]
     shape = (num_texts, int(counts_B.max(initial=0)))
     ids, scores = np.full(shape, PADDING, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
-    ids[text, place], scores[text, place] = ids_N[column], scores_BN.reshape(-1)[candidates]
+    ids[text, place] = ids_N[column]
+    scores[text, place] = scores_BN.reshape(-1)[candidates] if rescore is None else rescore(text, column)
     best = TopK.rank(ids, scores).first(k)
     for row in crowded.tolist():
         of_row = TopK.rank(ids_N[None], scores_BN[row : row + 1]).first(k)

@@ -9,6 +9,7 @@ Shapes: B texts, L labels, D dimensions, K places.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from unidex.index.base import Index, Vectors, check_k, check_vectors, hidden_labels
-from unidex.index.best_places import WIDTH_MULTIPLE, best_of_all
+from unidex.index.best_places import GROUP, best_of_all
 from unidex.index.stored_rows import read_rows, write_rows
 from unidex.storage.growing_rows import GrowingRows
 from unidex.topk import TopK
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 # Scores in memory at once, 16 MB of float32; more labels than this are searched by torch, block by block.
 SCORES_AT_ONCE = 1 << 22
+PAIRS_AT_ONCE = 1 << 12
 GATHER_BELOW = 0.25  # share of visible labels below which they are copied out instead of scored with the rest
 ROWS_AT_ONCE = 1 << 14
 
@@ -198,36 +200,52 @@ def search_arrays(
     ids = np.arange(num_ids, dtype=np.int64)
     if hidden is not None and np.count_nonzero(~hidden) < GATHER_BELOW * num_ids:
         ids = np.flatnonzero(~hidden)
-        rows = [part[ids[(ids >= first) & (ids < first + len(part))] - first] for first, part in _with_firsts(parts)]
-        parts, hidden = [np.concatenate(rows)], None
-    width = sum(-(-len(part) // WIDTH_MULTIPLE) * WIDTH_MULTIPLE for part in parts)
-    columns = [first + np.arange(len(part)) for first, part in _with_firsts(parts, WIDTH_MULTIPLE)]
-    ids_N = np.full(width, num_ids, dtype=np.int64)
-    ids_N[np.concatenate(columns)] = ids
-    is_dead = np.ones(width, dtype=bool)
-    is_dead[np.concatenate(columns)] = False if hidden is None else hidden
-    dead = np.flatnonzero(is_dead)
+        parts, hidden = [_rows_of(parts, ids)], None
+    width = -(-len(ids) // GROUP) * GROUP
+    ids_N = np.concatenate([ids, np.full(width - len(ids), num_ids)])
+    dead = np.arange(len(ids), width)
+    if hidden is not None:
+        dead = np.concatenate([np.flatnonzero(hidden), dead])
     at_once = max(1, SCORES_AT_ONCE // max(width, 1))
-    blocks = []
+    blocks = [TopK(np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32))]
     for start in range(0, len(queries_BD), at_once):
         texts_BD = queries_BD[start : start + at_once]
         scores_BN = np.empty((len(texts_BD), width), dtype=np.float32)
-        for first, part in _with_firsts(parts, WIDTH_MULTIPLE):
-            whole = len(part) // WIDTH_MULTIPLE * WIDTH_MULTIPLE
-            np.matmul(texts_BD, part[:whole].T, out=scores_BN[:, first : first + whole])
-            if whole < len(part):
-                rest = np.zeros((WIDTH_MULTIPLE, part.shape[1]), dtype=np.float32)
-                rest[: len(part) - whole] = part[whole:]
-                np.matmul(texts_BD, rest.T, out=scores_BN[:, first + whole : first + whole + WIDTH_MULTIPLE])
+        first = 0
+        for part in parts:
+            np.matmul(texts_BD, part.T, out=scores_BN[:, first : first + len(part)])
+            first += len(part)
         scores_BN[:, dead] = -np.inf
-        blocks.append(best_of_all(scores_BN, ids_N, k))
-    if not blocks:
-        return TopK(np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32))
-    return TopK.concatenate(blocks)
+        rescore = partial(_pair_scores, parts, texts_BD)
+        blocks.append(best_of_all(scores_BN, ids_N, k, rescore))
+    return blocks[-1] if len(blocks) == 2 else TopK.concatenate(blocks)
 
 
-def _with_firsts(parts: Sequence[NDArray[np.float32]], multiple: int = 1) -> Sequence[tuple[int, NDArray[np.float32]]]:
-    """Each part with the place of its first row, where the length of each is filled up to a multiple."""
-    lengths = [-(-len(part) // multiple) * multiple for part in parts]
-    firsts = np.cumsum([0, *lengths]).tolist()
-    return list(zip(firsts, parts, strict=False))
+def _rows_of(parts: Sequence[NDArray[np.float32]], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Rows of the parts one after the other."""
+    if len(parts) == 1:
+        return parts[0][rows]
+    found = np.empty((len(rows), parts[0].shape[1]), dtype=np.float32)
+    first = 0
+    for part in parts:
+        here = (rows >= first) & (rows < first + len(part))
+        found[here] = part[rows[here] - first]
+        first += len(part)
+    return found
+
+
+def _pair_scores(
+    parts: Sequence[NDArray[np.float32]],
+    texts_BD: NDArray[np.float32],
+    text_P: NDArray[np.int64],
+    row_P: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """The inner product of each pair by itself, whose rounding depends on the two vectors alone.
+
+    Columns behind the last label have the score of no label.
+    """
+    found = np.empty(len(text_P), dtype=np.float32)
+    for start in range(0, len(text_P), PAIRS_AT_ONCE):
+        pairs = slice(start, start + PAIRS_AT_ONCE)
+        np.einsum("pd,pd->p", texts_BD[text_P[pairs]], _rows_of(parts, row_P[pairs]), out=found[pairs])
+    return found

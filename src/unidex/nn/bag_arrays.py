@@ -111,13 +111,9 @@ class BagArrays:
 
     def _sums(self, values: NDArray[Any], columns: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.float32]:
         """The weighted sum of the vectors that each row names."""
-        num_texts = len(starts) - 1
-        if num_texts == 1:
-            one: NDArray[np.float32] = values.astype(np.float32, copy=False)[None] @ self.vectors(columns)
-            return one
         if len(columns) <= _FEW_ENTRIES:
-            ids, inverse = np.unique(columns, return_inverse=True)
-            places: NDArray[Any] = inverse
+            places: NDArray[Any] = np.arange(len(columns))
+            ids = columns
         else:
             # By marks: sorting so many would take longer.
             places_F = np.zeros(self.features.num_features, dtype=np.int32)
@@ -125,7 +121,8 @@ class BagArrays:
             ids = np.flatnonzero(places_F)
             places_F[ids] = np.arange(len(ids), dtype=np.int32)
             places = places_F.take(columns)
-        rows = unchecked_csr(values, places.astype(starts.dtype, copy=False), starts, (num_texts, len(ids)))
+        # One after the other in the order of the entries, so that the sum of a text does not depend on its batch.
+        rows = unchecked_csr(values, places.astype(starts.dtype, copy=False), starts, (len(starts) - 1, len(ids)))
         summed: NDArray[np.float32] = rows @ self.vectors(ids)
         return summed
 
