@@ -56,7 +56,7 @@ def attribute(
 
 def feature_scores(
     encoder: Any,
-    head: ArrayHead,
+    head: Any,
     ids_U: NDArray[np.integer[Any]],
     weights_U: NDArray[np.floating[Any]],
     labels_LD: NDArray[np.floating[Any]],
@@ -71,6 +71,7 @@ def feature_scores(
 
     References: the rescale rule of DeepLIFT (Shrikumar et al., arXiv 1704.02685), with 0 as its reference.
     """
+    head = head if isinstance(head, ArrayHead) else head.arrays()
     encoded, attribute_features = encoder.linearised(ids_U, weights_U)
     out, slopes = encoded, None
     if head.linear is not None:
@@ -104,8 +105,7 @@ def _by_features(
     scores_LU, rest_L = np.zeros((1, len(ids_U))), np.zeros(1)
     for one, head, labels_LD in ((encoder, network.dual, dual_LD), (own, network.classifier, classifier_LD)):
         if head is not None and labels_LD is not None:
-            by_arrays = head if isinstance(head, ArrayHead) else head.arrays()
-            of_features_LU, of_none_L = feature_scores(one, by_arrays, ids_U, weights_U, labels_LD)
+            of_features_LU, of_none_L = feature_scores(one, head, ids_U, weights_U, labels_LD)
             scores_LU, rest_L = scores_LU + of_features_LU, rest_L + of_none_L
     placed = encoder.features.placed(text)
     column_O = np.searchsorted(ids_U, placed.features)

@@ -57,7 +57,7 @@ def teach(model: Model, texts: Sequence[str], positives: sparse.csr_array) -> di
         new_UD = rotate(old_UD, _pairs(model, material, labels, head, temperature))
         rows_UD = layout.with_head(rows_UD, head, new_UD)
     frequencies = model.labels.frequencies + np.bincount(positives.indices, minlength=len(model.labels))
-    scorer.index.replace(labels, layout.with_frequencies(rows_UD, frequencies[labels]))
+    model.replace_rows(labels, layout.with_frequencies(rows_UD, frequencies[labels]))
     model.labels = replace(model.labels, frequencies=frequencies)
     known.remember(model, texts, vectors_NJ, positives)
     model.know_texts(texts)

@@ -68,6 +68,7 @@ class Model(ModelMethods):
         self.config: Config = config
         self.vectoriser: Network | ArrayNetwork = network
         self._network: Network | None = None
+        self._is_network_old = False  # whether labels have changed since its classifiers were made
         if not isinstance(network, ArrayNetwork):
             network.eval()
             self._network = network
@@ -80,16 +81,27 @@ class Model(ModelMethods):
 
     @property
     def network(self) -> Network:
-        """Encoders, heads and classifiers for torch, as they were when the model was made or loaded.
+        """Encoders, heads and classifiers for torch.
 
-        Of a loaded model it is built when first asked for. Labels that change later change in the index alone.
+        Of a loaded model it is built when it is asked for. Classifiers change in the index alone; those of the network
+        are made from it when they have changed.
         """
         if self._network is None:
             from unidex.model.restored_network import restored_network
 
             assert isinstance(self.vectoriser, ArrayNetwork)
             self._network = restored_network(self.config, self.vectoriser, self.scorer)
+        elif self._is_network_old:
+            from unidex.model.restored_network import restore_classifiers
+
+            restore_classifiers(self._network, self.scorer)
+        self._is_network_old = False
         return self._network
+
+    def replace_rows(self, ids: NDArray[np.int64], rows_UD: NDArray[np.float32]) -> None:
+        """Give labels other rows in the index."""
+        self.scorer.index.replace(ids, rows_UD)
+        self._is_network_old = True
 
     @property
     def labels(self) -> LabelSet:
@@ -273,6 +285,7 @@ class Model(ModelMethods):
             classifier = initial_classifiers(dual, self.labels.frequencies, scorer, self.config.heads)
         no_texts = np.zeros(len(texts), dtype=np.int64)
         ids = scorer.index.add(as_array(scorer.layout.rows(Vectors(dual, classifier), no_texts)))
+        self._is_network_old = True
         self.labels = self.labels.with_labels(texts, new_uids)
         if scorer.knn is not None:
             scorer.knn.grow(len(self.labels))
@@ -294,7 +307,7 @@ class Model(ModelMethods):
         dual = self.vectors([text]).dual
         if dual is not None:
             index, ids = self.scorer.index, np.array([label])
-            index.replace(ids, self.scorer.layout.with_head(index.vectors(ids), "dual", dual))
+            self.replace_rows(ids, self.scorer.layout.with_head(index.vectors(ids), "dual", dual))
         if self.scorer.lexical is not None:
             self.scorer.lexical.rename(label, text)
         self._know([text])

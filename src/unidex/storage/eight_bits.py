@@ -5,7 +5,8 @@ Each block of 64 columns of a row has a scale, and each number is a whole number
     scale = max |number of the block| / 127, rounded up to 12 binary digits       code = round(number / scale)
 
 A scale of so few digits makes every product exact. So rows that were rounded once are stored without a further loss,
-and the same rows come back, bit for bit.
+and the same rows come back, bit for bit. The last of an odd number of columns is not rounded: it is the label prior, or
+a bias.
 
 Shapes: R rows, U of them, D columns, G blocks of columns.
 """
@@ -33,9 +34,9 @@ class EightBitRows:
         codes_RD: whole numbers from -127 to 127.
         scales_RG: the scale of each block of columns.
 
-    >>> rows = EightBitRows.of(np.array([[0.5, -1.0, 0.0]], dtype=np.float32))
-    >>> rows.codes_RD.tolist()
-    [[63, -127, 0]]
+    >>> rows = EightBitRows.of(np.array([[0.5, -1.0, -0.3]], dtype=np.float32))
+    >>> rows.codes_RD.tolist(), rows.take([0]).round(3).tolist()
+    ([[63, -127, -1]], [[0.4959999918937683, -1.0, -0.30000001192092896]])
     >>> again = EightBitRows.of(rows.take(np.array([0])))
     >>> bool((again.codes_RD == rows.codes_RD).all() and (again.scales_RG == rows.scales_RG).all())
     True
@@ -71,7 +72,7 @@ class EightBitRows:
             blocks = codes_UD.reshape(len(codes_UD), -1, BLOCK) * scales_UG[:, :, None]
             found = blocks.reshape(codes_UD.shape)
         else:
-            found = codes_UD * np.repeat(scales_UG, BLOCK, axis=1)[:, : self.dim]
+            found = codes_UD * scales_UG[:, _block_of_columns(self.dim)]
         return found
 
     def whole(self) -> NDArray[np.float32]:
@@ -105,8 +106,15 @@ def whole_table(table: Table) -> NDArray[np.float32]:
 
 
 def num_blocks(dim: int) -> int:
-    """Blocks of so many columns, the last perhaps narrower."""
-    return -(-dim // BLOCK)
+    """Blocks of so many columns; the last of an odd number is one of its own."""
+    return -(-(dim - dim % 2) // BLOCK) + dim % 2
+
+
+def _block_of_columns(dim: int) -> NDArray[np.int64]:
+    even = dim - dim % 2
+    blocks = np.arange(dim) // BLOCK
+    blocks[even:] = num_blocks(dim) - 1
+    return blocks
 
 
 def rounded(rows_RD: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -122,10 +130,14 @@ def on_grid(rows_RD: NDArray[np.float32]) -> EightBitRows | None:
 
 def _rounded(rows_RD: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     num_rows, dim = rows_RD.shape
-    padded = np.zeros((num_rows, num_blocks(dim) * BLOCK), dtype=np.float32)
-    padded[:, :dim] = rows_RD
-    blocks = padded.reshape(num_rows, -1, BLOCK)
+    even = dim - dim % 2
+    width = -(-even // BLOCK) * BLOCK
+    padded = np.zeros((num_rows, width), dtype=np.float32)
+    padded[:, :even] = rows_RD[:, :even]
+    blocks = padded.reshape(num_rows, width // BLOCK, BLOCK)
     digits, powers = np.frexp(np.abs(blocks).max(axis=2, initial=0) / np.float32(_MAX_CODE))
     scales = np.ldexp(np.ceil(digits * (1 << _DIGITS)) / (1 << _DIGITS), powers).astype(np.float32)
     codes = np.rint(blocks / np.where(scales > 0, scales, 1)[:, :, None]).astype(np.int8)
-    return codes.reshape(num_rows, -1)[:, :dim], scales
+    last = rows_RD[:, even:]
+    all_codes = np.concatenate([codes.reshape(num_rows, width)[:, :even], np.sign(last).astype(np.int8)], axis=1)
+    return all_codes, np.concatenate([scales, np.abs(last)], axis=1)
