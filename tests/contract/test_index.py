@@ -183,7 +183,7 @@ def test_an_empty_index_is_saved_and_loaded(kind, tmp_path):
 
 @kinds
 def test_manifest_tells_kind_size_and_settings(kind, tmp_path):
-    chosen = {"exact": {}, "hnsw": {"m": 8}, "pq": {"probes": 8}}[kind]
+    chosen = {"disk": {"probes": 8}, "exact": {}, "hnsw": {"m": 8}, "pq": {"probes": 8}}[kind]
     index_layer.build(kind, np.eye(3, dtype=np.float32), **chosen).save(tmp_path / "index")
     manifest = json.loads((tmp_path / "index" / "manifest.json").read_text())
     assert (manifest["kind"], manifest["num_ids"], manifest["dim"]) == (kind, 3, 3)
@@ -241,7 +241,7 @@ def test_damaged_folders_are_refused(kind, tmp_path):
     with pytest.raises(ModelError, match="must have format 1, but has 99"):
         index_layer.load(folder)
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    data = folder / {"exact": "vectors.npy", "hnsw": "graph.faiss", "pq": "vectors.npy"}[kind]
+    data = folder / {"hnsw": "graph.faiss"}.get(kind, "vectors.npy")
     data.write_bytes(data.read_bytes()[:50])
     with pytest.raises(ModelError, match=r"build (the index|it) again"):
         index_layer.load(folder)
@@ -264,7 +264,7 @@ def test_unknown_settings_are_refused(kind):
 
 
 def test_unknown_kinds_are_refused():
-    with pytest.raises(ConfigError, match="must be one of exact, hnsw, pq, but is 'annoy'"):
+    with pytest.raises(ConfigError, match="must be one of disk, exact, hnsw, pq, but is 'annoy'"):
         index_layer.build("annoy", np.eye(3, dtype=np.float32))
 
 

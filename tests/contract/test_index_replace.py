@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 
 from unidex import index as index_layer
 from unidex.errors import ModelError
-from unidex.index import hnsw, pq
+from unidex.index import disk, hnsw, pq
 from unidex.index.exact import ExactIndex
 
 kinds = pytest.mark.parametrize("kind", sorted(index_layer.KINDS))
-SETTINGS = {"exact": {}, "hnsw": {"m": 8, "ef_construction": 40}, "pq": {}}
+SETTINGS = {"disk": {}, "exact": {}, "hnsw": {"m": 8, "ef_construction": 40}, "pq": {}}
 DIM = 8
 
 
 @pytest.fixture(autouse=True)
 def codes_from_few_labels(monkeypatch):
     monkeypatch.setattr(pq, "CODED_FROM", 60)
+    monkeypatch.setattr(disk, "CODED_FROM", 300)  # a codebook of 256 pieces needs as many labels
+    monkeypatch.setattr(disk, "MAX_UNCODED", 50)
 
 
 def unit_vectors(number, seed=0, dim=DIM):

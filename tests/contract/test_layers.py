@@ -28,7 +28,7 @@ LAYERS = [
     {"scoring"},
     {"model"},
     {"training"},
-    {"report"},
+    {"report", "export"},
     {"verbs"},
     {"sklearn", "server", "notebook"},
     {"cli"},

@@ -22,6 +22,8 @@ _CLUSTERS_FIRST = [
 ]
 SYSTEMS = {
     "dpr": ["train.epochs=6"],
+    "simcse": ["train.epochs=6"],
+    "graphsage": ["train.epochs=6"],
     "ance": ["train.epochs=6"],
     "ngame": ["stages.dual.train.epochs=8", "stages.classifier.train.epochs=3"],
     "siamesexml": ["stages.dual.train.batch_size=8", "stages.dual.train.epochs=20", "stages.classifier.train.epochs=3"],
@@ -72,7 +74,7 @@ def test_a_recipe_learns_beats_popularity_and_predicts_the_same_after_loading(re
 @pytest.mark.parametrize("recipe", SYSTEMS)
 def test_a_recipe_reads_for_both_encoders(recipe):
     assert load(recipe).in_stages()
-    if recipe not in ("siamesexml", "astec", "decaf", "eclare", "inceptionxml-lf"):
+    if recipe not in ("graphsage", "siamesexml", "astec", "decaf", "eclare", "inceptionxml-lf"):
         paper = load(recipe, ["encoder.kind=transformer"])
         assert paper.train.lr_encoder < 1e-3
         assert paper != load(recipe)

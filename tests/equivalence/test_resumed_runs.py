@@ -1,19 +1,16 @@
 """A run that was killed and resumed gives the model of an unbroken one, bit for bit."""
 
 import json
-import os
 import signal
-import subprocess
 
 import pytest
 
+from helpers.command import run
 from helpers.stopped_runs import digest, kill_at_checkpoint, train_command
 from helpers.synthetic import QUICK, topics
 from unidex.data import formats
 from unidex.errors import UnidexError
 from unidex.verbs.train import train
-
-ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
 def command(data, out, *more):
@@ -30,7 +27,7 @@ def on_disk(tmp_path_factory):
 @pytest.fixture(scope="module")
 def unbroken(on_disk, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "unbroken"
-    subprocess.run(command(on_disk, folder), check=True, capture_output=True, env=ONE_THREAD)
+    assert run(*command(on_disk, folder)).returncode == 0
     return folder
 
 
@@ -45,7 +42,7 @@ def test_a_killed_run_resumes_to_the_same_model(on_disk, unbroken, tmp_path, wit
         train(on_disk, "unidec", out=broken, settings=QUICK, resume=True)
     with pytest.raises(UnidexError, match="continue it with --resume, or delete the folder"):
         train(on_disk, "unidec", out=broken, settings=QUICK)
-    done = subprocess.run(command(on_disk, broken, "--resume"), capture_output=True, text=True, env=ONE_THREAD)
+    done = run(*command(on_disk, broken, "--resume"))
     assert done.returncode == 0, done.stderr
     assert "Resumed at step" in done.stderr
     assert digest(broken) == digest(unbroken)

@@ -7,20 +7,25 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from helpers import warm_start
 from unidex.cli import main as cli
 
 UNIDEX = Path(sys.executable).with_name("unidex")
 
 
-def run(*arguments, cwd=None, **environment):
-    """Run the installed command."""
+def run(*arguments, text="", cwd=None, **environment):
+    """Run the command in a process of its own, which starts warm."""
+    return warm_start.run(*arguments, text=text, cwd=cwd, env=os.environ | environment)
+
+
+def run_cold(*arguments, **environment):
+    """Run the installed command as users do: where a test is about its start, its imports or the locale."""
     return subprocess.run(
         [UNIDEX, *map(str, arguments)],
         capture_output=True,
         text=True,
         encoding="utf-8",
         errors="surrogateescape",
-        cwd=cwd,
         env=os.environ | environment,
     )
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import httpx
 
+from helpers import warm_start
 from helpers.command import UNIDEX
 from helpers.waits import PATIENCE, wait_until
 
@@ -23,12 +24,14 @@ class Served:
     """A running ``unidex serve``: ``client`` asks it, ``log`` is what it has said."""
 
     def __init__(self, folder, *options):
-        self.process = subprocess.Popen(
-            [UNIDEX, "serve", str(folder), "--port", "0", *map(str, options)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0"},
+        arguments = ["serve", str(folder), "--port", "0", *map(str, options)]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0"}
+        pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": environment}
+        # Workers are started by the command itself, and read their environment when they start.
+        self.process = (
+            subprocess.Popen([UNIDEX, *arguments], text=True, **pipe)
+            if "--workers" in options
+            else warm_start.start(*arguments, **pipe)
         )
         self.log = ""
         self.url = None

@@ -1,13 +1,12 @@
 """Runs that are stopped and go on: the command of one, one that stops in a step, and what must be equal then."""
 
 import hashlib
-import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
+from helpers import warm_start
 from helpers.waits import PATIENCE, wait_until
 from unidex.training.loop import TrainingStoppedError
 from unidex.training.optimisers import Optimisers
@@ -22,17 +21,14 @@ def digest(folder):
 
 
 def train_command(data, out, recipe, settings, *more):
-    """``unidex train`` in a process of its own, which can be killed."""
+    """The arguments of ``unidex`` for a run."""
     chosen = [word for setting in settings for word in ("--set", setting)]
-    command = [sys.executable, "-m", "unidex", "train", data, "--out", out, "--recipe", recipe, *chosen, *more]
-    return list(map(str, command))
+    return list(map(str, ["train", data, "--out", out, "--recipe", recipe, *chosen, *more]))
 
 
 def kill_at_checkpoint(command, checkpoints, *, with_signal=signal.SIGKILL):
     """Start a command, send it a signal as soon as there is a checkpoint in this folder, and give its exit code."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
+    process = warm_start.start(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     wait_until(lambda: list(checkpoints.glob("checkpoint-*")) or process.poll() is not None, pause=0.002)
     process.send_signal(with_signal)
     process.communicate(timeout=PATIENCE)

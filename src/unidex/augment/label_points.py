@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,12 @@ from unidex.augment.cooccurrence import glas_targets, soft_targets
 from unidex.augment.extended_split import joined
 from unidex.augment.walks import walk_targets
 from unidex.config import Augment
+from unidex.data.concepts import further_texts
 from unidex.data.dataset import Dataset, Split
+from unidex.data.texts import Texts
 from unidex.errors import ConfigError, DataError, quoted
 from unidex.metrics.bins import frequency_bins
-from unidex.sparse_rows import csr_from_counts, keep_highest, row_of_entries
+from unidex.sparse_rows import csr_from_counts, find_sorted, keep_highest, row_of_entries
 
 Ids = NDArray[np.int64]
 
@@ -28,16 +31,28 @@ class Points:
     """What is trained on."""
 
     texts: Ids  # ids of the train texts that are kept, ascending
-    labels: Ids  # ids of the labels whose texts are points, ascending
-    # A row for each of these labels, a column for each label of all; targets in (0, 1], float32, sorted.
+    labels: Ids  # the label of each point: those whose own texts are points, ascending, then those of further texts
+    # A row for each point, a column for each label; targets in (0, 1], float32, sorted.
     targets: sparse.csr_array
+    further: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # which further texts are points
+    num_labels: int = 0  # number of all labels; further texts are counted from it
+
+    @property
+    def label_texts(self) -> Ids:
+        """The text of each point: a label id, or the number of labels and then the place among further texts."""
+        own = self.labels[: len(self.labels) - len(self.further)]
+        return np.concatenate([own, self.num_labels + self.further])
 
 
-def label_points(positives: sparse.csr_array, settings: Augment, seed: int) -> Points:
+def label_points(
+    positives: sparse.csr_array, settings: Augment, seed: int, further_labels: Ids | None = None
+) -> Points:
     """Label texts as further training points.
 
     The labels that become points are chosen first (``labels``, ``pick``); without the self label, those left with no
     target are no points. ``max_targets`` counts the self label only where it is a target.
+
+    Further texts of these labels (``further_labels`` has the label of each) become points with the same targets.
 
     The same seed gives the same points. The stored pairs of texts x labels are the positives, whatever their relevance.
 
@@ -75,7 +90,13 @@ def label_points(positives: sparse.csr_array, settings: Augment, seed: int) -> P
                 "set augment.self_label = true, or lower augment.delta"
             )
         all_texts = all_texts[:0]
-    return Points(all_texts, labels, targets)
+    if further_labels is None or len(further_labels) == 0:
+        return Points(all_texts, labels, targets, num_labels=num_labels)
+    rows, chosen = find_sorted(labels, further_labels)
+    further, rows = np.flatnonzero(chosen), rows[chosen]
+    all_labels = np.concatenate([labels, labels[rows]])
+    all_targets = sparse.vstack([targets, targets[rows]], format="csr")
+    return Points(all_texts, all_labels, all_targets, further, num_labels)
 
 
 def with_points(dataset: Dataset, points: Points, method: str) -> Dataset:
@@ -85,12 +106,16 @@ def with_points(dataset: Dataset, points: Points, method: str) -> Dataset:
     frequencies, and propensities with them, count the label texts too: score with the original data set.
     """
     labels = dataset.labels
-    train = joined(
-        dataset.train.take(points.texts),
-        Split.of(labels.texts.take(points.labels), points.targets),
-        [labels.uid(label) for label in points.labels.tolist()],
-        "label:",
-    )
+    own = points.labels[: len(points.labels) - len(points.further)]
+    further, _ = further_texts(labels.concepts)
+    texts, names = labels.texts.take(own), [labels.uid(label) for label in own.tolist()]
+    if len(points.further):
+        texts = Texts.of([*texts, *(further[place] for place in points.further.tolist())])
+        counts: Counter[int] = Counter()
+        for label in points.labels[len(own) :].tolist():
+            counts[label] += 1
+            names.append(f"{counts[label] + 1}:{labels.uid(label)}")
+    train = joined(dataset.train.take(points.texts), Split.of(texts, points.targets), names, "label:")
     return replace(dataset, name=f"{dataset.name}-{method}", train=train)
 
 

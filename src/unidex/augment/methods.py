@@ -9,6 +9,7 @@ from typing import Any
 from unidex.augment.label_points import check_label_texts, label_points, with_points
 from unidex.augment.word_changes import WORD_METHODS, WORDLLAMA, with_copies
 from unidex.config import parse
+from unidex.data.concepts import further_texts
 from unidex.data.dataset import Dataset
 from unidex.errors import ConfigError, quoted
 
@@ -61,7 +62,7 @@ def make(dataset: Dataset, method: str, given: Mapping[str, Any], seed: int) -> 
         return Augmented(with_copies(dataset, method, share, source, seed), len(dataset.train))
     check_label_texts(dataset)
     settings = parse({"augment": {"method": method, **given}}, where="unidex augment").augment
-    points = label_points(dataset.train.positives, settings, seed)
+    points = label_points(dataset.train.positives, settings, seed, further_texts(dataset.labels.concepts)[1])
     return Augmented(with_points(dataset, points, method), len(points.texts))
 
 

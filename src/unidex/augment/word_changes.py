@@ -15,6 +15,7 @@ import numpy as np
 
 from unidex import progress
 from unidex.augment.extended_split import joined
+from unidex.augment.masked_words import MASKED, replace_masked
 from unidex.data.dataset import Dataset, Split
 from unidex.data.files import lines
 from unidex.data.texts import Packer
@@ -141,8 +142,8 @@ def with_copies(dataset: Dataset, method: str, share: float, synonyms: str, seed
     A copy has the positives and the filter pairs of its text. Labels, test texts and propensity constants stay; score
     with the original data set, because in this one every label is twice as frequent.
 
-    ``synonyms`` is a file of synonyms, or "wordllama" for the nearest words by the vectors inside that package. The
-    same seed gives the same copies.
+    ``synonyms`` is a file of synonyms, "wordllama" for the nearest words by the vectors inside that package, or
+    "mlm:MODEL" for what a masked language model expects in a word's place. The same seed gives the same copies.
     """
     train = dataset.train
     if train.features is not None or not train.texts.num_bytes:
@@ -152,6 +153,8 @@ def with_copies(dataset: Dataset, method: str, share: float, synonyms: str, seed
     fields = [*titles, *contents]
     if method == "word-dropout":
         changed = drop_words(fields, share, seed)
+    elif synonyms.startswith(MASKED):
+        changed = replace_masked(fields, synonyms.removeprefix(MASKED), share, seed)
     else:
         table = nearest_words(fields) if synonyms == WORDLLAMA else read_synonyms(Path(synonyms))
         changed = replace_words(fields, table, share, seed)

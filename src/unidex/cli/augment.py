@@ -25,7 +25,8 @@ _FLAGS: dict[str, tuple[Any, str]] = {
     "word_share": (0.1, "word-dropout, synonyms: share of the words to change."),
     "synonyms": (
         "wordllama",
-        "synonyms: a file of lines 'word synonym synonym', or wordllama for the nearest words by its vectors.",
+        "synonyms: a file of lines 'word synonym synonym', wordllama for the nearest words by its vectors, or "
+        "mlm:MODEL for what a masked language model (a folder or hub name) expects in a word's place.",
     ),
 }
 

@@ -18,6 +18,7 @@ from unidex.cli.calibrate import calibrate
 from unidex.cli.compare import compare, report
 from unidex.cli.convert import convert
 from unidex.cli.explain import explain
+from unidex.cli.export import export
 from unidex.cli.inspect import inspect
 from unidex.cli.labels import app as labels_app
 from unidex.cli.output import ReaderLeftError, install_logging, install_progress
@@ -31,6 +32,7 @@ from unidex.cli.threads import choose_threads
 from unidex.cli.train import train
 from unidex.cli.tune import tune
 from unidex.errors import UnidexError
+from unidex.storage.disk_errors import as_disk_error
 
 app = typer.Typer(
     name="unidex",
@@ -48,7 +50,7 @@ app = typer.Typer(
 
 for verb in (
     *(inspect, convert, augment, train, tune, predict, explain, evaluate, calibrate),
-    *(score, compare, report, remember, serve, recipes, config),
+    *(score, compare, report, remember, export, serve, recipes, config),
 ):
     add_verb(app, verb.__name__, verb)
 app.add_typer(labels_app, name="labels")
@@ -105,6 +107,10 @@ def main() -> None:
     except MemoryError as error:
         _exit(1, "unidex: out of memory; use fewer texts or a machine with more memory", error)
     except Exception as error:
+        refused = as_disk_error(getattr(error, "filename", None) or "standard output", error)
+        if refused is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _exit(refused.exit_code, f"unidex: {refused}", error)
         what = f"{type(error).__name__}: {error}"
         _exit(3, f"unidex: internal error, not a fault of your data: {what} (--debug shows the traceback)", error)
 

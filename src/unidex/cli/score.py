@@ -19,9 +19,15 @@ from unidex.cli.shared_options import (
     reads_data,
 )
 from unidex.data.read_options import ReadOptions
+from unidex.metrics import LIMIT
 
 if TYPE_CHECKING:
     from unidex.verbs.score import Scores
+
+
+Limit = Annotated[
+    int, typer.Option("--limit", help="Labels per text that count in the averages over documents, subjects and pairs.")
+]
 
 
 def _in_words(scores: Scores) -> str:
@@ -42,6 +48,7 @@ def score(
         bool, typer.Option("--no-filter", help="Keep the filter pairs of DATA in the predictions.")
     ] = False,
     split: Annotated[str, typer.Option("--split", help="The texts that were predicted: test or train.")] = "test",
+    limit: Limit = LIMIT,
 ) -> None:
     """Score predictions made by any system against a data set.
 
@@ -56,8 +63,8 @@ def score(
     from unidex.data.formats import read
     from unidex.verbs.score import score_predictions
 
-    results = score_predictions(predictions, read(data, reading), split=split, use_filter=not no_filter)
-    print_result(results.as_dict(), as_json, lambda: print_scores(results))
+    results = score_predictions(predictions, read(data, reading), split=split, use_filter=not no_filter, limit=limit)
+    print_result(results.as_dict(), as_json, lambda: _print_with_averages(results))
 
 
 @judges_data
@@ -68,6 +75,7 @@ def evaluate(
     split: SplitOption = None,
     mode: ModeOption = None,
     with_train_texts: WithTrainTexts = False,
+    limit: Limit = LIMIT,
     as_json: Json = False,
 ) -> None:
     """Score a model on a data set: on its test texts, or on all texts of a table.
@@ -90,10 +98,11 @@ def evaluate(
         dataset,
         split=split,
         mode=mode,  # type: ignore[arg-type]
+        limit=limit,
         with_train_texts=with_train_texts,
         propensity=asked,
     )
-    print_result(scores.as_dict(), as_json, lambda: print_scores(scores))
+    print_result(scores.as_dict(), as_json, lambda: _print_with_averages(scores))
 
 
 def print_scores(scores: Scores) -> None:
@@ -114,3 +123,16 @@ def print_scores(scores: Scores) -> None:
     print_table(
         ["labels by train frequency", "labels", "mean texts", "share of P@5"], groups, title="contribution to P@5"
     )
+
+
+def _print_with_averages(scores: Scores) -> None:
+    from unidex.metrics.averages import KINDS
+
+    print_scores(scores)
+    found = scores.averages
+    rows = [
+        [kind.replace("_", " "), *(f"{found[kind][name]:.2f}" for name in ("precision", "recall", "F1"))]
+        for kind in KINDS
+    ]
+    title = f"averages over the first {found['limit']} labels of each text; NDCG {found['NDCG']:.2f}"
+    print_table(["average", "precision", "recall", "F1"], rows, title=title)

@@ -48,7 +48,7 @@ _READING = {
     for name, kind, default, metavar, meaning in (
         (
             *("format", str | None, None, "NAME"),
-            "Format of DATA: unidex, xc-raw, dexml, pecos, xclib, bag-of-words, libmultilabel or table; "
+            "Format of DATA: unidex, xc-raw, dexml, pecos, xclib, bag-of-words, annif, libmultilabel or table; "
             "default: detected (docs/reference/data-formats.md).",
         ),
         (
@@ -64,7 +64,15 @@ _READING = {
             "Separator of labels in one cell of a table, such as ';'; default: guessed.",
         ),
         ("test", Path | None, None, "FILE", "A file of test texts, if DATA is one file."),
-        ("labels", Path | None, None, "FILE", "A table of labels (uid and text), if DATA is a table."),
+        (
+            *("labels", Path | None, None, "FILE"),
+            "Labels, if DATA is a table: a table (uid and text) or a SKOS vocabulary (.ttl, .rdf, .nt, also .gz).",
+        ),
+        (
+            *("language", str, ReadOptions().language, "TAG"),
+            "Language of label texts, such as de, if labels have several; default: the one that most labels have.",
+        ),
+        ("strict", bool, False, None, "Refuse labels of texts that --labels lacks; default: leave them out."),
         (
             *("test_fraction", float, ReadOptions().test_fraction, None),
             "Share of the rows to use as test texts, if a table has none.",

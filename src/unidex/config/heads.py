@@ -30,10 +30,11 @@ class Heads(Section):
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the heads")
     dual_normalised: bool = Field(True, description="scale the dual encoder's vectors to length 1")
     classifier_dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the classifier's vectors")
-    classifier_init: Literal["random", "zero", "label-text", "centroid"] = Field(
+    classifier_init: Literal["random", "zero", "label-text", "label-graph", "centroid"] = Field(
         "random",
-        description="initial value of classifiers: label-text, the vectors of the labels' texts; centroid, the mean "
-        "vectors of the labels' train texts; both by the encoder at the moment when the classifier is switched on",
+        description="initial value of classifiers: label-text, the vectors of the labels' texts; label-graph, these "
+        "summed over similar labels in the label graph of augment.walk_* (SiameseXML); centroid, the mean vectors of "
+        "the labels' train texts; all by the encoder at the moment when the classifier is switched on",
     )
     classifier_parts: Annotated[list[Literal["free", "text", "graph"]], AfterValidator(_without_repeats)] = Field(
         ["free"],

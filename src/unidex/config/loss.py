@@ -34,6 +34,9 @@ class Loss(Section):
         description="share of log q that is subtracted from the scores of a label; q is how often it enters a pool",
     )
     margin: float = Field(0.3, ge=0, description="margin of the triplet loss")
+    triplet_temperature: float = Field(
+        0.1, gt=0, description="triplet: temperature of the weights of a text's hardest negatives; high for equal ones"
+    )
     other_positives: Literal["ignored", "negatives"] = Field(
         "ignored", description="one-positive: how positives count that were not sampled"
     )
@@ -41,7 +44,7 @@ class Loss(Section):
         0, ge=0, description="triplet, contrastive: positives sampled per text and step; 0 for all in the pool"
     )
     hardest_positives: int = Field(
-        0, ge=0, description="triplet: positives per text that count, lowest scores first; 0 for all"
+        0, ge=0, description="triplet: positives per text that count, the hardest first; 0 for all"
     )
     hardest_negatives: int = Field(
         10, ge=1, description="triplet, contrastive: negatives per text that count, highest scores first"

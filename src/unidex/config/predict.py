@@ -42,7 +42,10 @@ class Predict(Section):
         0.0, description="label prior: this times ln(1 + number of train texts) is added to a label's score"
     )
     choose_label_prior: bool = Field(False, description="choose the label prior on the validation split")
-    index: Literal["exact", "hnsw", "pq"] = Field("exact", description="kind of search index")
+    index: Literal["auto", "disk", "exact", "hnsw", "pq"] = Field(
+        "auto",
+        description="kind of search index; 'auto' is 'exact'; above 2 GiB of label vectors, 'auto' and 'pq' are 'disk'",
+    )
     precision: Precision = Field(
         "float32",
         description="the vectors of features and labels in the model: 'float32', or 'int8' for a quarter of the size",

@@ -65,6 +65,7 @@ def is_not(other: Any) -> Condition:
 
 ON, OFF, IS_SET = is_(True), is_(False), is_not(0)
 YES = Condition("", bool)
+_STORED = Condition("other than 'auto' or 'exact'", lambda value: value not in ("auto", "exact"))
 _BY_NAME = Condition("other than 'none' or 'auto'", lambda value: value not in ("none", "auto"))
 
 # Facts that are more than one setting: their text, and how they are found.
@@ -150,7 +151,7 @@ RULES = (
         {
             "heads.dual": ON,
             "heads.classifier": OFF,
-            "predict.index": is_not("exact"),
+            "predict.index": _STORED,
             "predict.rank": is_("decision-tree"),
         },
         "a label tree is its own index and finds labels by the classifier's probabilities",

@@ -23,6 +23,9 @@ class Train(Section):
     lr_heads: float = Field(2e-4, ge=0, description="learning rate of heads and residual layers")
     lr_classifier: float = Field(1e-3, ge=0, description="learning rate of the classifiers")
     weight_decay: float = Field(0.01, ge=0, description="decoupled weight decay of dense matrices")
+    classifier_decay: float = Field(
+        0.0, ge=0, description="weight decay of classifiers, without their biases: of those that a step scores"
+    )
     row_optimiser: Literal["adam", "adagrad", "sgd"] = Field("adam", description="optimiser of row tables")
     freeze_encoder: bool = Field(
         False,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex.data.concepts import Concepts, joined_texts
 from unidex.data.read_options import TableForm
 from unidex.data.texts import Texts, row_numbers
 from unidex.errors import DataError, quoted
@@ -49,13 +51,28 @@ _PUBLIC = (
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The labels: line number is the label id. Texts may repeat, uids may not."""
+    """The labels: line number is the label id. Texts may repeat, uids may not.
+
+    Attributes:
+        texts: the text of each label.
+        uids: the user's own names, or None.
+        concepts: what is known beyond that, for those labels of which something is.
+    """
 
     texts: Texts
     uids: Texts | None = None
+    concepts: Concepts = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_uids(self.uids, len(self.texts), "labels")
+        if self.concepts and not 0 <= min(self.concepts) <= max(self.concepts) < len(self.texts):
+            raise DataError(f"concepts must be of labels from 0 to {len(self.texts) - 1}, but one is of another")
+
+    @cached_property
+    def encoder_texts(self) -> Texts:
+        """All texts of each label as one, as encoders read them; ``texts`` where no label has further ones."""
+        found = joined_texts(self.texts, self.concepts)
+        return found if isinstance(found, Texts) else Texts.of(found)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -138,6 +155,8 @@ class Dataset:
     test: Split = field(default=None)  # type: ignore[assignment]  # an empty split of the right width
     propensity: Propensity = field(default_factory=Propensity)
     table: TableForm = field(default_factory=TableForm)  # how the texts were read, if from a table
+    # Labels of the texts that the labels lack, and how often each was left out, most frequent first.
+    unknown_labels: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.test is None:

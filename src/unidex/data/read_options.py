@@ -36,7 +36,9 @@ class ReadOptions:
     columns: Mapping[str, str] = field(default_factory=dict)
     separator: str | None = None  # what separates labels in one cell, or None to guess
     test: Path | None = None  # a table of test texts beside the one given
-    labels: Path | None = None  # a table of label texts beside the one given
+    labels: Path | None = None  # a table or vocabulary of labels beside the one given
+    language: str = ""  # language of label texts, where there are several; "" for the one that most labels have
+    strict: bool = False  # refuse labels of texts that ``labels`` does not have, instead of leaving them out
     test_fraction: float = 0.2  # share of rows that become test where no test file is given
     whole: bool = False  # no such share: the rows are all to be judged
     trained: TableForm | None = None  # how the training data of a model was read: this table is one of the same kind

@@ -32,17 +32,17 @@ _BATCH = 10_000
 
 def cached_transform(features: FeatureExtractor, texts: Sequence[str], folder: Path) -> sparse.csr_array:
     """``features.transform(texts)``, mapped from a file of the folder, which is made where it is missing or damaged."""
-    folder.mkdir(parents=True, exist_ok=True)
     place = folder / fingerprint(features, texts)
     matrix = _read(place, len(texts), features.num_features)
     if matrix is not None:
         return matrix
-    with unfinished_folder(place) as unfinished:
-        _write(unfinished, features, texts)
-        try:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with unfinished_folder(place) as unfinished:
+            _write(unfinished, features, texts)
             replace_folder(unfinished, place)
-        except OSError as error:
-            logger.warning("The features could not be cached in %s: %s", place, error)
+    except OSError as error:
+        logger.warning("The features cannot be cached in %s (%s). They stay in memory.", place, error)
     matrix = _read(place, len(texts), features.num_features)
     # Another process may have replaced the folder, or the disk may fail: the caller gets the matrix in any case.
     return features.transform(texts) if matrix is None else matrix

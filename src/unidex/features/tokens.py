@@ -18,7 +18,6 @@ from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from unidex import progress
 from unidex.data.texts import row_numbers
 from unidex.errors import DataError
 from unidex.features.hash_keys import places
+from unidex.storage.atomic import unfinished_file
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -169,18 +169,16 @@ def tokenise(
         raise DataError("texts must be a sequence of texts, but one text was given; put it in a list")
     if folder is None:
         return _made(texts, tokenizer, max_length, pad)
-    folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{fingerprint(texts, tokenizer, max_length, pad)}.tokens"
     rows = _read(place, len(texts), max_length)
     if rows is not None:
         return rows
-    made = folder / f".making-{uuid4().hex}"
     try:
-        with made.open("wb") as file:
+        folder.mkdir(parents=True, exist_ok=True)
+        with unfinished_file(place) as made, made.open("wb") as file:
             _write(file, texts, tokenizer, pad)
-        made.replace(place)
-    finally:
-        made.unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("The tokens cannot be cached in %s (%s). They stay in memory.", place, error)
     rows = _read(place, len(texts), max_length)
     # The disk may fail: the caller gets the rows in any case.
     return _made(texts, tokenizer, max_length, pad) if rows is None else rows

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KINDS = {
+    "disk": "unidex.index.disk:DiskIndex",
     "exact": "unidex.index.exact:ExactIndex",
     "hnsw": "unidex.index.hnsw:HnswIndex",
     "pq": "unidex.index.pq:PqIndex",
@@ -199,8 +200,8 @@ def _class_of(kind: str) -> type[Index]:
     return found
 
 
-def check_vectors(vectors: Vectors, what: str, dim: int | None = None) -> None:
-    """Refuse what is not a table of finite numbers with ``dim`` columns.
+def check_vectors(vectors: Vectors, what: str, dim: int | None = None, *, first: int = 0) -> None:
+    """Refuse what is not a table of finite numbers with ``dim`` columns; ``first`` is the number of its first row.
 
     >>> check_vectors(np.array([[1.0, np.nan]]), "label vectors")
     Traceback (most recent call last):
@@ -223,7 +224,7 @@ def check_vectors(vectors: Vectors, what: str, dim: int | None = None) -> None:
         else:
             finite = block.isfinite().all(dim=1).cpu().numpy()
         if not finite.all():
-            row = start + int(np.argmin(finite))
+            row = first + start + int(np.argmin(finite))
             raise ValueError(f"{what} must be finite numbers, but row {row} is not; look for a division by zero")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,7 @@ from unidex.topk import TopK
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 # Scores in memory at once, 16 MB of float32; more labels than this are searched by torch, block by block.
 SCORES_AT_ONCE = 1 << 22
@@ -33,9 +34,28 @@ GATHER_BELOW = 0.25  # share of visible labels below which they are copied out i
 ROWS_AT_ONCE = 1 << 14
 
 
+class RowSource(Protocol):
+    """Label vectors that are computed where they are read, with the methods of a tensor that a search uses."""
+
+    shape: tuple[int, int]
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the vectors."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> Tensor: ...
+
+    def index_select(self, dim: int, ids: Tensor, /) -> Tensor:
+        """Rows by number."""
+        ...
+
+
 def search_exact(
     queries: Vectors,
-    vectors: Vectors,
+    vectors: Vectors | RowSource,
     k: int,
     *,
     allowed: ArrayLike | None = None,
@@ -47,7 +67,7 @@ def search_exact(
 
     Args:
         queries: B x D, one vector per text.
-        vectors: L x D, one vector per label; may be mapped from a file, which is then read once.
+        vectors: L x D, one vector per label; may be mapped from a file, which is then read once, or computed by block.
         k: number of places.
         allowed: ids of the only labels that may be returned; all where None.
         forbidden: ids of labels that are not returned.
@@ -63,7 +83,7 @@ def search_exact(
     >>> search_exact(np.array([[1.0, 0.5]], dtype=np.float32), labels, k=2, excluded=known).ids.tolist()
     [[2, 1]]
     """
-    if vectors.ndim != 2:
+    if len(vectors.shape) != 2:
         raise ValueError(f"label vectors must have two dimensions [number, dim], but have {tuple(vectors.shape)}")
     hidden = hidden_labels(len(vectors), np.empty(0, dtype=np.int64), allowed, forbidden)
     return _search([vectors], queries, k, hidden=hidden, excluded=excluded, device=device)
@@ -170,7 +190,7 @@ def _on_device(vectors: Vectors) -> bool:
 
 
 def _search(
-    parts: Sequence[Vectors],
+    parts: Sequence[Vectors | RowSource],
     queries: Vectors,
     k: int,
     *,

@@ -9,13 +9,13 @@ from scipy import sparse
 from torch import Tensor
 
 from unidex.distributed import Processes
-from unidex.index.exact import search_exact
+from unidex.index.exact import RowSource, search_exact
 from unidex.topk import PADDING, TopK
 
 
 def search_shards(
     queries_BD: Tensor,
-    vectors_LD: Tensor,
+    vectors_LD: Tensor | RowSource,
     k: int,
     first: int,
     processes: Processes,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,6 +22,9 @@ from unidex.index.running_best import RunningTopK
 from unidex.sparse_rows import find_sorted
 from unidex.topk import TopK
 
+if TYPE_CHECKING:
+    from unidex.index.exact import RowSource
+
 SCORES_AT_ONCE = 1 << 24  # 64 MB of float32
 LABELS_AT_ONCE = 1 << 14
 WHOLE_UP_TO = 1 << 22  # scores; up to this many are computed in one step
@@ -29,7 +33,7 @@ GATHER_BELOW = 0.25  # share of visible labels below which they are copied out i
 
 @torch.no_grad()
 def search_tensors(
-    vectors: Sequence[Vectors],
+    vectors: Sequence[Vectors | RowSource],
     queries: Vectors,
     k: int,
     *,
@@ -38,11 +42,12 @@ def search_tensors(
     device: str | torch.device | None,
 ) -> TopK:
     """As `unidex.index.exact.search_exact`, over label vectors in one or more parts, computed on a device."""
-    parts = [as_tensor(part) for part in vectors]
+    parts = [as_tensor(part) if isinstance(part, np.ndarray | Tensor) else part for part in vectors]
     device = parts[0].device if device is None else torch.device(device)
     queries_BD = as_tensor(queries).to(device)
     num_texts, num_ids = len(queries_BD), sum(len(part) for part in parts)
-    whole = 0 < num_texts * num_ids <= min(WHOLE_UP_TO, SCORES_AT_ONCE)
+    is_stored = all(isinstance(part, Tensor) for part in parts)
+    whole = is_stored and 0 < num_texts * num_ids <= min(WHOLE_UP_TO, SCORES_AT_ONCE)
     if whole and excluded is None and device.type == parts[0].device.type == "cpu":
         found = _search_whole(parts, queries_BD, k, hidden)
         if found is not None:
@@ -50,8 +55,8 @@ def search_tensors(
     best = RunningTopK(num_texts, k, device)
     pairs = None if excluded is None or excluded.nnz == 0 else excluded.tocsc()
     width = LABELS_AT_ONCE
-    if device == parts[0].device:
-        # Few texts: wider blocks, for fewer rounds. Blocks that must be sent to a device stay small.
+    if device == parts[0].device and is_stored:
+        # Few texts: wider blocks, for fewer rounds. Blocks that are computed or sent to a device stay small.
         width = max(width, SCORES_AT_ONCE // max(num_texts, 1) // WIDTH_MULTIPLE * WIDTH_MULTIPLE)
     texts_at_once = max(1, SCORES_AT_ONCE // width)
     for labels_ND, ids, dead_N in _blocks(parts, hidden, width, device) if num_texts else ():
@@ -70,7 +75,9 @@ def search_tensors(
     return best.result()
 
 
-def _search_whole(parts: Sequence[Tensor], queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None) -> TopK | None:
+def _search_whole(
+    parts: Sequence[Tensor | RowSource], queries_BD: Tensor, k: int, hidden: NDArray[np.bool_] | None
+) -> TopK | None:
     """The same from the scores of all labels at once; None where no label is left."""
     blocks = list(_blocks(parts, hidden, WHOLE_UP_TO, queries_BD.device))
     if not blocks:
@@ -87,7 +94,7 @@ def _search_whole(parts: Sequence[Tensor], queries_BD: Tensor, k: int, hidden: N
 
 
 def _blocks(
-    parts: Sequence[Tensor], hidden: NDArray[np.bool_] | None, width: int, device: torch.device
+    parts: Sequence[Tensor | RowSource], hidden: NDArray[np.bool_] | None, width: int, device: torch.device
 ) -> Iterator[tuple[Tensor, NDArray[np.int64], Tensor | None]]:
     """Blocks of label vectors with their ascending ids; the mask marks columns that are no answer.
 

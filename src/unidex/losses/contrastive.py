@@ -37,9 +37,9 @@ def contrastive(
 
         log p_il = log c + d (s_il - 1)                                       so that a score of 1 has probability c
         n_il  = -log(1 - p_il)
-        value = 1/n sum_i (sum_p w_ip (-log p_ip) + sum_{l in H_i} n_il / |H_i|)
-        d value / d s_ip = -d w_ip / n
-        d value / d s_il = d p_il / (1 - p_il) / (n |H_i|)                    l in H_i
+        value = 1/n sum_i (sum_p y_ip (-log p_ip) + sum_{l in H_i} n_il)      n texts have a positive
+        d value / d s_ip = -d y_ip / n
+        d value / d s_il = d p_il / (1 - p_il) / n                            l in H_i
 
     Where log p_il is above -0.01, which no cosine reaches with c below 0.99, n_il continues along its tangent:
     scores that are not cosines give a finite loss too.
@@ -52,12 +52,12 @@ def contrastive(
         num_negatives: how many of the hardest negatives count.
         min_term: terms of negatives that are smaller than this are 0, and so is their gradient.
 
-    References: SiameseXML (Dahiya et al., ICML 2021): c = 0.9 and d = 1.5 for its encoder;
-    c = 0.75, d = 3 and terms from 0.05 on for its classifiers, scaled by 1/d, which Adam does not notice. Whether terms
-    of positives and negatives are summed or averaged is left open there: here each text has the mean of both.
+    References: SiameseXML (Dahiya et al., ICML 2021) and its code: one negative, c = 0.9 and d = 1.5 for its encoder;
+    c = 0.75, d = 3 and the whole shortlist for its classifiers, where everything is scaled by 1/d, which Adam does not
+    notice, and scaled terms below 0.05, so terms below 0.15 here, are dropped. Terms are summed over a text's labels.
 
     Relations: the positive term is linear in the score and pulls forever, so a score must be bounded, as cosines are.
-    Binary cross-entropy with p as the probability, positives and hardest negatives averaged apart.
+    Binary cross-entropy with p as the probability, summed over the positives and the hardest negatives of a text.
 
     >>> scores, targets = torch.tensor([[0.5, 0.4, -1.0]]), Targets.of([0], [0], shape=(1, 3))
     >>> contrastive(scores, targets, num_negatives=1)
@@ -80,16 +80,16 @@ def _loss(c: float = 0.9, d: float = 1.5, min_term: float = 0.0) -> HardestLoss:
         raise ValueError(f"d must be > 0, but is {d}")
 
     def loss(hardest_BK: Tensor, positives_M: Tensor, targets: Targets) -> Terms:
-        # A missing negative, at -inf, has probability 0 and is not counted.
-        counts_B = (hardest_BK > -torch.inf).sum(1)
         logs_BK = math.log(c) + d * (hardest_BK - 1)
         bounded_BK = logs_BK.clamp(max=_HIGHEST)
         slopes_BK = 1 / torch.expm1(-bounded_BK)
         terms_BK = -torch.log(-torch.expm1(bounded_BK)) + slopes_BK * (logs_BK - bounded_BK).nan_to_num(0.0)
+        # A missing negative, at -inf, has probability 0 and is not counted.
         dropped_BK = (terms_BK < min_term) | (hardest_BK == -torch.inf)
-        shares_M = targets.shares(positives_M.dtype)
         # The weight of a text in the mean over texts: 0 without a positive.
-        weights_B = torch.zeros_like(hardest_BK[:, 0]).index_add_(0, targets.rows, shares_M) / counts_B.clamp_min(1)
+        is_counted_B = targets.totals(positives_M.dtype) > 0
+        weights_B = is_counted_B.to(positives_M.dtype) / is_counted_B.sum().clamp_min(1)
+        shares_M = targets.weights.to(positives_M.dtype) * weights_B[targets.rows]
         value = (shares_M * (d * (1 - positives_M) - math.log(c))).sum()
         value = value + (weights_B[:, None] * terms_BK.masked_fill(dropped_BK, 0)).sum()
         pushes_BK = (d * weights_B[:, None] * slopes_BK).masked_fill_(dropped_BK, 0)

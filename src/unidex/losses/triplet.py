@@ -48,12 +48,14 @@ def triplet(
         margin: by how much a positive must beat a negative.
         num_negatives: how many of the hardest negatives count.
         temperature: how strongly the hardest of them dominate.
-        num_positives: how many of a text's positives count, the lowest scores first; 0 for all. NGAME's classifiers are
-            trained on 3 positives x 5 negatives of a text.
+        num_positives: how many of a text's positives count, the hardest first; 0 for all. The hardest miss the margin
+            to the highest negative by most, times their targets: with equal targets the lowest scores, while a soft
+            target of 0.1 may have a low score. NGAME's classifiers are trained on 3 positives x 5 negatives of a text.
 
     References: NGAME (arXiv 2207.04452). Its code gives negatives that violate nothing a weight of
     exp(0) in the normaliser of a, and divides by ``num_negatives`` once more; here they have no weight, and the
-    weights of a positive add up to 1.
+    weights of a positive add up to 1. Its temperature is 0.1 for the encoder and 1 for the classifiers, where weights
+    come from the hinges: the same, since they are cut off at negatives that violate nothing.
 
     >>> value, gradient = triplet(torch.tensor([[0.5, 0.4, 0.3, -1.0]]), Targets.of([0], [0], shape=(1, 4)))
     >>> value, gradient
@@ -78,7 +80,7 @@ def _loss(margin: float = 0.3, temperature: float = 0.1, num_positives: int = 0)
     def loss(hardest_BK: Tensor, positives_M: Tensor, targets: Targets) -> Terms:
         rows = targets.rows
         if num_positives:
-            targets = lowest_positives(targets, positives_M, num_positives)
+            targets = lowest_positives(targets, _leads(hardest_BK, positives_M, targets, margin), num_positives)
         # A missing negative, at -inf, violates nothing.
         hinges_MK = (hardest_BK[rows] - positives_M[:, None] + margin).clamp_min_(0)
         # The difference before the division: where there are violators, the hardest negative is one of them.
@@ -96,10 +98,21 @@ def _loss(margin: float = 0.3, temperature: float = 0.1, num_positives: int = 0)
     return loss
 
 
+def _leads(hardest_BK: Tensor, positives_M: Tensor, targets: Targets, margin: float) -> Tensor:
+    """By how much each positive is ahead of the highest negative and the margin; a shortfall counts by its target."""
+    leads_M = positives_M - (hardest_BK.amax(1)[targets.rows] + margin)
+    return torch.where(leads_M < 0, leads_M * targets.weights.to(leads_M.dtype), leads_M)
+
+
 register_with_options(
     "triplet",
     triplet,
     BlockedTriplet,
-    {"margin": "margin", "num_negatives": "hardest_negatives", "num_positives": "hardest_positives"},
+    {
+        "margin": "margin",
+        "num_negatives": "hardest_negatives",
+        "num_positives": "hardest_positives",
+        "temperature": "triplet_temperature",
+    },
     samples_positives=True,
 )

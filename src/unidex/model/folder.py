@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
 from unidex import index as indexes
 from unidex.config import Config
 from unidex.config.recipes import read_saved
 from unidex.config.renamed import OLD_NAMES
+from unidex.data.concepts import NOTHING, Concept, concept_of, fields_of
 from unidex.data.text_hashes import TextHashes
 from unidex.encoders.registry import array_reader, load_encoder
 from unidex.errors import ModelError
 from unidex.model.label_set import LabelSet
 from unidex.nn.array_network import ENCODER_TABLES, ArrayNetwork
-from unidex.nn.vectors import as_array
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.knn import KnnPart
@@ -36,7 +34,10 @@ from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
+from unidex.storage.disk_errors import writing
 from unidex.storage.locks import locked
+from unidex.storage.mapped import load_arrays
+from unidex.storage.tensors import save_tensors
 
 if TYPE_CHECKING:
     from unidex.index import Index
@@ -67,23 +68,29 @@ _PARTS = (
 
 def save(folder: Path, model: Model) -> None:
     """Write a model folder: complete, or not at all. One that is there is replaced."""
-    folder = folder.resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with unfinished_folder(folder) as unfinished:
-        _write(unfinished, model)
-        if not folder.exists() and not needs_restore(folder):
-            try:
-                unfinished.rename(folder)
-            except OSError:
-                # Another process has saved under the name meanwhile.
-                if not folder.exists():
-                    raise
-            else:
-                return
-        # The old folder may hold labels that are nowhere else, so that the new one must be on the disk first.
-        sync_folder(unfinished)
-        with locked(folder):
-            replace_folder(unfinished, folder)
+    target, folder = folder, folder.resolve()
+    with writing(target):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished_folder(folder) as unfinished:
+            _write(unfinished, model)
+            _put(unfinished, folder)
+
+
+def _put(unfinished: Path, folder: Path) -> None:
+    """Give a complete folder its name."""
+    if not folder.exists() and not needs_restore(folder):
+        try:
+            unfinished.rename(folder)
+        except OSError:
+            # Another process has saved under the name meanwhile.
+            if not folder.exists():
+                raise
+        else:
+            return
+    # The old folder may hold labels that are nowhere else, so that the new one must be on the disk first.
+    sync_folder(unfinished)
+    with locked(folder):
+        replace_folder(unfinished, folder)
 
 
 def restore(folder: Path) -> None:
@@ -136,10 +143,6 @@ def _read(
         None if calibration is None else Calibration.from_dict(calibration),
         LexicalPart.load(lexical_folder, len(labels)) if lexical_folder.is_dir() else None,
     )
-    if not isinstance(network, ArrayNetwork):
-        from unidex.model.restored_network import restore_classifiers
-
-        restore_classifiers(network, scorer)
     texts_file = folder / "train_texts.npy"
     train_texts = TextHashes.load(texts_file) if texts_file.exists() else None
     return config, network, labels, scorer, metrics, log, train_texts
@@ -152,7 +155,7 @@ def _read_network(folder: Path, config: Config, index: Index, device: str) -> Ne
     try:
         read = None if reader is None else reader.load(config, folder / "encoder")
         if read is not None:
-            return ArrayNetwork.load(config, read, load_file(file))
+            return ArrayNetwork.load(config, read, load_arrays(file))
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
     from unidex.model.restored_network import read_network
@@ -168,10 +171,7 @@ def _read_json(file: Path) -> Any:
 def _write(folder: Path, model: Model) -> None:
     scorer = model.scorer
     (folder / "config.toml").write_text(model.config.as_toml(), encoding="utf-8")
-    save_file(_weights(model.vectoriser), folder / "encoder.safetensors")
-    for file in folder.glob("*.safetensors"):
-        # safetensors lets only the owner read them, but a service often runs as another user.
-        file.chmod(0o644)
+    save_tensors(_weights(model.vectoriser), folder / "encoder.safetensors")
     (folder / "encoder").mkdir()
     model.encoder.save(folder / "encoder")
     _write_labels(folder / "labels.jsonl", model.labels)
@@ -193,19 +193,25 @@ def _write(folder: Path, model: Model) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
-def _weights(network: Network | ArrayNetwork) -> dict[str, NDArray[Any]]:
-    """Everything that is learned but the classifiers, which are in the index."""
+def _weights(network: Network | ArrayNetwork) -> dict[str, Any]:
+    """Everything that is learned but the classifiers, which are in the index, as arrays or tensors."""
     if isinstance(network, ArrayNetwork):
-        found = network.weights()
-    else:
-        found = {name: as_array(tensor) for name, tensor in network.state_dict().items()}
-        tables = network.tables()
-        found |= {name: as_array(tables[name].weight) for name in ENCODER_TABLES.values() if name in tables}
-    return {name: np.ascontiguousarray(values) for name, values in found.items()}
+        return network.weights()
+    tables = network.tables()
+    return network.state_dict() | {name: tables[name].weight for name in ENCODER_TABLES.values() if name in tables}
 
 
-class _LabelRow(msgspec.Struct):
-    """One line of labels.jsonl."""
+class _WrittenLabel(Concept, frozen=True):
+    """One line of labels.jsonl as it is written; empty fields of a concept are left out."""
+
+    uid: str
+    text: str
+    frequency: int
+    removed: bool
+
+
+class _ReadLabel(Concept, frozen=True):
+    """One line of labels.jsonl as it is read."""
 
     uid: str
     text: str
@@ -216,13 +222,14 @@ class _LabelRow(msgspec.Struct):
 def _write_labels(file: Path, labels: LabelSet) -> None:
     encode = msgspec.json.Encoder().encode
     rows = zip(labels.uids, labels.texts, labels.frequencies.tolist(), labels.removed.tolist(), strict=True)
+    more = {label: fields_of(concept) for label, concept in labels.concepts.items()}
     with file.open("wb") as out:
-        out.writelines(encode(_LabelRow(*row)) + b"\n" for row in rows)
+        out.writelines(encode(_WrittenLabel(*row, **more.get(label, {}))) + b"\n" for label, row in enumerate(rows))
 
 
 def _read_labels(file: Path) -> LabelSet:
     try:
-        rows = msgspec.json.Decoder(_LabelRow).decode_lines(file.read_bytes())
+        rows = msgspec.json.Decoder(_ReadLabel).decode_lines(file.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ModelError(f"{file}: the labels cannot be read ({error}); copy the model again") from None
     return LabelSet(
@@ -230,6 +237,7 @@ def _read_labels(file: Path) -> LabelSet:
         [row.uid for row in rows],
         np.array([row.frequency for row in rows], dtype=np.int64),
         np.array([row.removed for row in rows], dtype=bool),
+        {label: concept for label, row in enumerate(rows) if (concept := concept_of(row)) is not NOTHING},
     )
 
 

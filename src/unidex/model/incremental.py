@@ -200,7 +200,7 @@ def _gather_material(
         positives[0] = _ones(positives_NL + spread @ scorer.knn.positives)
     near_labels = np.unique(scorer.nearest(centres_UJ, NEAR_LABELS).ids).tolist()
     labels = [label for label in near_labels if label >= 0 and model.labels.texts[label]]
-    vectors.append(_encode(model, [model.labels.texts[label] for label in labels], "encoding near labels"))
+    vectors.append(_encode(model, [model.labels.encoder_text(label) for label in labels], "encoding near labels"))
     positives.append(positives_of([[label] for label in labels], len(model.labels)))
     all_vectors, all_positives = np.concatenate(vectors), canonical(sparse.vstack(positives, format="csr"), np.float32)
 

@@ -2,8 +2,8 @@
 
 ``changes.jsonl`` is in the model folder, but not in its manifest. Its first line names the manifest that it belongs
 to; each further line is one change: ``{"add": [{"uid": ..., "text": ...}, ...]}``, ``{"remove": [uid, ...]}`` or
-``{"rename": {"uid": ..., "text": ...}}``. An incomplete line, left by a killed process, is
-dropped. `Model.apply` applies changes.
+``{"rename": {"uid": ..., "text": ...}}``. An added label may have the fields of a `Concept` too, such as further texts.
+An incomplete line, left by a killed process, is dropped. `Model.apply` applies changes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from unidex.data.concepts import Concept, checked_term
 from unidex.errors import DataError, ModelError, listed, quoted
 from unidex.storage.atomic import sync
 from unidex.storage.locks import WAIT_SECONDS, locked
@@ -33,8 +34,15 @@ class NamedText(msgspec.Struct, forbid_unknown_fields=True):
     text: str
 
 
+class NewLabel(Concept, frozen=True, forbid_unknown_fields=True):
+    """A label to add."""
+
+    uid: str
+    text: str
+
+
 class _Change(msgspec.Struct, forbid_unknown_fields=True):
-    add: list[NamedText] | msgspec.UnsetType = msgspec.UNSET
+    add: list[NewLabel] | msgspec.UnsetType = msgspec.UNSET
     remove: list[str] | msgspec.UnsetType = msgspec.UNSET
     rename: NamedText | msgspec.UnsetType = msgspec.UNSET
 
@@ -43,7 +51,7 @@ class _Header(msgspec.Struct):
     model: str
 
 
-def parse_change(change: Change) -> tuple[list[NamedText], list[str], NamedText | None]:
+def parse_change(change: Change) -> tuple[list[NewLabel], list[str], NamedText | None]:
     """The labels that a change adds, removes and renames; it does one of the three.
 
     >>> parse_change({"remove": ["7"]})
@@ -62,6 +70,9 @@ def parse_change(change: Change) -> tuple[list[NamedText], list[str], NamedText 
         raise DataError(f"a change must be one of add, remove and rename, but is {', '.join(given) or 'none'}")
     for label in [*given.get("add", []), *([given["rename"]] if "rename" in given else [])]:
         check_label(label.uid, label.text)
+    for label in given.get("add", []):
+        for term in label.texts:
+            checked_term(term)
     return given.get("add", []), given.get("remove", []), given.get("rename")
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex.data.concepts import NOTHING, Concept, fields_of, joined_text, joined_texts, text_in
 from unidex.data.dataset import Dataset
 from unidex.errors import DataError, listed, quoted
 from unidex.metrics.bins import CLASSES, frequency_classes
@@ -25,8 +25,8 @@ ORDERS = ("frequency", "text", "id")
 Frequency = Literal["head", "torso", "tail"]
 
 
-class LabelRow(msgspec.Struct):
-    """A label: its id, the user's own name, its text, and how many train texts have it."""
+class LabelRow(Concept, frozen=True):
+    """A label: its id, the user's own name, its text, how many train texts have it, and what else is known of it."""
 
     id: int
     uid: str
@@ -55,13 +55,14 @@ class LabelSet:
     uids: list[str]  # the user's own names; no two labels that are not removed share one
     frequencies: NDArray[np.int64]  # number of training texts per label; 0 for an added label
     removed: NDArray[np.bool_]  # the labels that are not predicted any more
+    concepts: dict[int, Concept] = field(default_factory=dict)  # what else is known, of some labels
     # The two arrays are the first part of larger ones, into which they grow.
     _rooms: dict[str, NDArray[Any]] = field(init=False, repr=False)
     _orders: dict[Order, NDArray[np.int64]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         # Copies: the lists that this set was made from must not grow with it.
-        own = {"texts": list(self.texts), "uids": list(self.uids)}
+        own = {"texts": list(self.texts), "uids": list(self.uids), "concepts": dict(self.concepts)}
         rooms = {"frequencies": np.array(self.frequencies), "removed": np.array(self.removed)}
         for name, value in {**own, "_rooms": rooms}.items():
             object.__setattr__(self, name, value)
@@ -72,7 +73,8 @@ class LabelSet:
         """The labels of a data set; without uids, a label's number is its uid."""
         uids = [dataset.labels.uid(label) for label in range(dataset.num_labels)]
         removed = np.zeros(dataset.num_labels, dtype=bool)
-        return cls(list(dataset.labels.texts), uids, dataset.label_frequencies(), removed)
+        concepts = dict(dataset.labels.concepts)
+        return cls(list(dataset.labels.texts), uids, dataset.label_frequencies(), removed, concepts)
 
     def __len__(self) -> int:
         return len(self.frequencies)
@@ -121,12 +123,27 @@ class LabelSet:
         """Head, torso or tail."""
         return self._classes[label]
 
-    def row(self, label: int) -> LabelRow:
-        """A label as it is listed."""
+    def row(self, label: int, language: str = "") -> LabelRow:
+        """A label as it is listed, with its text in a language where it has one."""
         frequency, num_texts = self._classes[label], int(self.frequencies[label])
-        return LabelRow(label, self.uids[label], self.texts[label], frequency, num_texts)
+        text, more = self.text_in(label, language), fields_of(self.concepts.get(label, NOTHING))
+        return LabelRow(label, self.uids[label], text, frequency, num_texts, **more)
 
-    def with_labels(self, texts: Sequence[str], uids: Sequence[str]) -> LabelSet:
+    def text_in(self, label: int, language: str) -> str:
+        """The text of a label in a language; its own text where it has none."""
+        return text_in(self.texts[label], self.concepts.get(label), language)
+
+    def encoder_text(self, label: int) -> str:
+        """All texts of a label as one, as encoders read them."""
+        return joined_text(self.texts[label], self.concepts.get(label))
+
+    def encoder_texts(self) -> Sequence[str]:
+        """All texts of each label as one."""
+        return joined_texts(self.texts, self.concepts)
+
+    def with_labels(
+        self, texts: Sequence[str], uids: Sequence[str], concepts: Sequence[Concept] | None = None
+    ) -> LabelSet:
         """The labels with further ones, which get the next ids and have no training text."""
         first, count = len(self), len(self) + len(texts)
         # Caches must exist before they can be updated.
@@ -138,6 +155,7 @@ class LabelSet:
                 self._rooms[name] = np.concatenate([room[:first], np.zeros(size - first, dtype=room.dtype)])
         self.texts.extend(texts)
         self.uids.extend(uids)
+        self.concepts.update((first + at, one) for at, one in enumerate(concepts or ()) if one != NOTHING)
         classes.extend(["tail"] * len(texts))
         ids.update(zip(uids, range(first, count), strict=True))
         if folded is not None:

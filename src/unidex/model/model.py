@@ -14,6 +14,7 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.config import Config
+from unidex.data.concepts import NOTHING, Concept, concept_of, joined_text
 from unidex.data.read_options import TableForm
 from unidex.data.text_hashes import TextHashes
 from unidex.errors import DataError, ModelError, UnidexError
@@ -133,11 +134,13 @@ class Model(ModelMethods):
         metrics: dict[str, Any] | None = None,
         train: tuple[Any, sparse.csr_array] | None = None,
         train_texts: Sequence[str] | None = None,
+        scratch: Path | None = None,
     ) -> Model:
         """A model from a trained network.
 
         ``train`` is the prepared training texts and their positives, for the kNN part; ``train_texts`` are the texts
-        themselves, for snippets. A model with snippets has a kNN part even where that has weight 0.
+        themselves, for snippets. A model with snippets has a kNN part even where that has weight 0. Large files of
+        the build are in ``scratch``, a folder, where an interrupted build is continued.
         """
         from unidex.scoring.label_index import build_index
 
@@ -145,11 +148,11 @@ class Model(ModelMethods):
         predict = config.predict
         layout = Layout.of(network, Weights.of(predict), predict.precision)
         # Label texts and train texts get the vectors that texts will have: those of the stored precision.
-        vectoriser = network.arrays(predict.precision) or network
-        classifier = network.searched_classifiers()
-        dual = None if network.dual is None else vectoriser.text_vectors(prepared_labels).dual
-        vectors = Vectors(dual, classifier).arrays()
-        index = build_index(network, layout, vectors, labels.frequencies, predict.index)
+        arrays = network.arrays(predict.precision)
+        vectoriser = arrays or network
+        index = build_index(
+            network, layout, prepared_labels, labels.frequencies, predict.index, scratch=scratch, arrays=arrays
+        )
         knn = snippets = None
         if train_texts is not None and predict.snippet_length > 0:
             snippets = Snippets.of(train_texts, predict.snippet_length)
@@ -260,11 +263,21 @@ class Model(ModelMethods):
         if self.train_texts is not None:
             self.train_texts = self.train_texts.with_texts(texts)
 
-    def add_labels(self, texts: Sequence[str], uids: Sequence[str] | None = None) -> NDArray[np.int64]:
+    def add_labels(
+        self,
+        texts: Sequence[str],
+        uids: Sequence[str] | None = None,
+        concepts: Sequence[Concept] | None = None,
+    ) -> NDArray[np.int64]:
         """Add labels without training; the result is their ids.
 
-        The dual encoder knows a label by its text. Its classifier is initialised with the mean classifier of the labels
-        with the nearest texts, so that both heads can score it.
+        The dual encoder knows a label by its texts. Its classifier is initialised with the mean classifier of the
+        labels with the nearest texts, so that both heads can score it.
+
+        Args:
+            texts: the text of each label.
+            uids: the user's own names; default: the texts.
+            concepts: what else is known of each, such as further texts.
         """
         texts = list(texts)
         new_uids = list(texts if uids is None else uids)
@@ -275,23 +288,27 @@ class Model(ModelMethods):
         for uid, text in zip(new_uids, texts, strict=True):
             check_label(uid, text)
         check_uids(new_uids, self.labels)
+        concepts = [NOTHING] * len(texts) if concepts is None else list(concepts)
+        if len(concepts) != len(texts):
+            raise DataError(f"there must be one concept per label, but there are {len(texts)} and {len(concepts)}")
         check_verb("add_labels", self)
         if not texts:
             return np.empty(0, dtype=np.int64)
         scorer = self.scorer
-        dual, classifier = self.vectors(texts).dual, None
+        all_texts = [joined_text(text, concept) for text, concept in zip(texts, concepts, strict=True)]
+        dual, classifier = self.vectors(all_texts).dual, None
         assert dual is not None
         if "classifier" in scorer.layout.heads:
             classifier = initial_classifiers(dual, self.labels.frequencies, scorer, self.config.heads)
         no_texts = np.zeros(len(texts), dtype=np.int64)
         ids = scorer.index.add(as_array(scorer.layout.rows(Vectors(dual, classifier), no_texts)))
         self._is_network_old = True
-        self.labels = self.labels.with_labels(texts, new_uids)
+        self.labels = self.labels.with_labels(texts, new_uids, concepts)
         if scorer.knn is not None:
             scorer.knn.grow(len(self.labels))
         if scorer.lexical is not None:
-            scorer.lexical.add(texts)
-        self._know(texts)
+            scorer.lexical.add(texts, dict(enumerate(concepts)))
+        self._know(all_texts)
         return ids
 
     def remove_labels(self, labels: Sequence[str | int]) -> None:
@@ -304,7 +321,7 @@ class Model(ModelMethods):
         """Give a label, by uid or id, another text, by which the dual encoder knows it; id, uid and classifier stay."""
         (label,) = self.labels.ids_of([label], "a label to rename")
         check_label(self.labels.uids[label], text)
-        dual = self.vectors([text]).dual
+        dual = self.vectors([joined_text(text, self.labels.concepts.get(label))]).dual
         if dual is not None:
             index, ids = self.scorer.index, np.array([label])
             self.replace_rows(ids, self.scorer.layout.with_head(index.vectors(ids), "dual", dual))
@@ -324,8 +341,8 @@ class Model(ModelMethods):
             ids = sorted({self.labels.id_of(uid) for uid in removed})
             self.remove_labels(ids)
             return ids
-        ids_added = self.add_labels([label.text for label in added], [label.uid for label in added])
-        return [int(label) for label in ids_added]
+        texts, uids = [label.text for label in added], [label.uid for label in added]
+        return [int(label) for label in self.add_labels(texts, uids, [concept_of(label) for label in added])]
 
     def change(self, change: Change) -> list[int]:
         """Apply a change and write it to the folder that the model was loaded from; it is on the disk afterwards.
@@ -373,6 +390,8 @@ class Model(ModelMethods):
                 journal = Journal(folder)
                 try:
                     model = cls(*model_folder.load(Path(folder), device))
+                    # The classifiers are in the index; a network gets them when it is asked for.
+                    model._is_network_old = True
                     model.journal = journal
                     model.catch_up()
                 except (UnidexError, OSError, LookupError, ValueError):

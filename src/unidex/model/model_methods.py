@@ -59,7 +59,7 @@ class ModelMethods:
 
     @cached_property
     def _known_words(self: Any) -> KnownWords | None:
-        return KnownWords.of(self.encoder, self.labels.texts)
+        return KnownWords.of(self.encoder, self.labels.encoder_texts())
 
     def _know(self: Any, label_texts: Sequence[str]) -> None:
         """The words of changed labels are known from now on."""
@@ -89,11 +89,21 @@ class ModelMethods:
 
     def evaluate(self, data: Any, **options: Any) -> Any:
         """Score the model on a data set, a file or a data frame; see `unidex.evaluate` for options and result."""
-        if "evaluate" not in REGISTERED:
-            raise ModelError(
-                "evaluate needs the package unidex, but only a part of it is imported: import unidex.verbs"
-            )
-        return REGISTERED["evaluate"](self, data, **options)
+        return _registered("evaluate")(self, data, **options)
+
+    def export(self, to: str, out: str | Path, **options: Any) -> dict[str, Any]:
+        """Write the model in the format of another tool to a new folder, such as "parquet".
+
+        Args:
+            to: the format, as ``unidex export --help`` lists them.
+            out: the folder to write: new or empty.
+            options: of the format, by the names of the command line's options.
+
+        Returns:
+            The files, their size, and notes on what the export does not hold.
+        """
+        done: dict[str, Any] = _registered("export")(self, to, out, **options)
+        return done
 
     def __reduce__(self: Any) -> tuple[Callable[[bytes], Model], tuple[bytes]]:
         # A pickle holds a model folder: everything that a folder keeps, and nothing else.
@@ -103,6 +113,12 @@ class ModelMethods:
             with tarfile.open(fileobj=packed, mode="w") as archive:
                 archive.add(Path(place) / "model", "model")
         return _unpacked, (packed.getvalue(),)
+
+
+def _registered(name: str) -> Callable[..., Any]:
+    if name not in REGISTERED:
+        raise ModelError(f"{name} needs the package unidex, but only a part of it is imported: import unidex.verbs")
+    return REGISTERED[name]
 
 
 def _unpacked(packed: bytes) -> Model:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from unidex.config import Config
 from unidex.encoders.registry import get
@@ -25,6 +24,7 @@ from unidex.nn.row_table import RowTable
 from unidex.scoring.label_index import label_tree, restore_clusters
 from unidex.scoring.scorer import Scorer
 from unidex.storage.eight_bits import whole_table
+from unidex.storage.mapped import load_tensors
 
 
 def restored_network(config: Config, arrays: ArrayNetwork, scorer: Scorer) -> Network:
@@ -55,7 +55,7 @@ def read_network(config: Config, encoder: Any, file: Path, index: Index, device:
     """A network with the weights of a file and the clusters of a label tree, without its classifiers."""
     device = str(choose_device(device))
     try:
-        weights = load_file(file, device=device)
+        weights = load_tensors(file, device=device)
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{file}: the model cannot be read ({error}); copy it again") from None
     # One label: the classifiers are those of the index.

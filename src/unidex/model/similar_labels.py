@@ -51,7 +51,7 @@ def correlations(positives_NL: sparse.csr_array, label: int) -> NDArray[np.float
     return shares_L
 
 
-class SimilarLabel(LabelRow):
+class SimilarLabel(LabelRow, frozen=True):
     """A label similar to another, with its score."""
 
     score: float

@@ -106,25 +106,36 @@ def initialise_classifiers(
     texts: Any,
     positives: sparse.csr_array,
     processes: Processes,
+    graph_LL: sparse.csr_array | None = None,
 ) -> None:
     """Give new classifiers, and biases, the initial values of the recipe; surrogate clusters stay random.
 
     The network is in eval mode: initial vectors are vectors as they are searched. ``positives`` are train texts x what
-    is learned, labels or clusters of them; each process has a shard of their classifiers.
+    is learned, labels or clusters of them; each process has a shard of their classifiers. ``graph_LL`` is the label
+    graph of the initial value "label-graph".
     """
     heads, shard = config.heads, processes.shard(positives.shape[1])
     if heads.classifier_init == "label-text" and not config.train.surrogate:
         classifiers_from_label_texts(network, label_texts[shard])
+    elif heads.classifier_init == "label-graph" and not config.train.surrogate:
+        assert graph_LL is not None
+        classifiers_from_label_texts(network, label_texts, graph_LL[shard])
     elif heads.classifier_init == "centroid" and not config.train.surrogate:
         classifiers_from_centroids(network, texts, positives, shard, processes)
     if heads.classifier_bias != "none":
         initialise_biases(network, heads.classifier_bias, positives, shard)
 
 
-def classifiers_from_label_texts(network: Network, labels: Any) -> None:
-    """Set each classifier to the vector that its head gives the label's own text; without a text it stays random."""
+def classifiers_from_label_texts(network: Network, labels: Any, graph_lL: sparse.csr_array | None = None) -> None:
+    """Set each classifier to the vector that its head gives the label's own text; without a text it stays random.
+
+    With ``graph_lL``, the rows of a label graph of the labels of these classifiers, each gets the sum of the vectors of
+    its neighbours, itself among them (SiameseXML, ICML 2021).
+    """
     vectors = network.text_vectors(labels).classifier
     assert vectors is not None
+    if graph_lL is not None:
+        vectors = torch.from_numpy(graph_lL @ vectors.cpu().numpy()).to(vectors)
     assert network.classifiers is not None
     assert network.classifier is not None
     # A classifier of length 0 has no direction to learn from; the 1 before a bias is no direction either.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unidex.config.predict import Precision
@@ -179,17 +180,26 @@ class Network(nn.Module):
         return Vectors(dual, classifier)
 
     @torch.no_grad()
-    def label_vectors(self, prepared: Any) -> Vectors:
-        """Vectors of labels as they are searched; ``prepared`` are the texts of those that this network has."""
-        dual = None if self.dual is None else self.dual(self.encode(prepared))
-        return Vectors(dual, self.searched_classifiers())
+    def label_vectors(self, prepared: Any, rows: slice | NDArray[np.int64] | None = None) -> Vectors:
+        """Vectors of labels as they are searched.
 
-    @torch.no_grad()
-    def searched_classifiers(self) -> Tensor | None:
-        """The current classifiers of all labels as they are searched; None without classifiers."""
-        if self.classifiers is None or self.classifier is None:
-            return None
-        return self.classifier.as_searched(self.all_classifiers())
+        ``prepared`` are the texts of those that this network has, or of the ``rows`` of its classifiers; None for
+        vectors of classifiers alone.
+        """
+        dual = None if self.dual is None or prepared is None else self.dual(self.encode(prepared))
+        classifier = None
+        if self.classifiers is not None and self.classifier is not None:
+            own = self.all_classifiers() if rows is None else self._classifiers_of(rows)
+            classifier = self.classifier.as_searched(own)
+        return Vectors(dual, classifier)
+
+    def _classifiers_of(self, rows: slice | NDArray[np.int64]) -> Tensor:
+        assert self.classifiers is not None
+        weight = self.classifiers.weight
+        ids = torch.arange(len(weight))[rows] if isinstance(rows, slice) else torch.from_numpy(rows)
+        ids = ids.to(weight.device)
+        own = weight[rows] if isinstance(rows, slice) else weight.index_select(0, ids)
+        return own if self.parts is None else self._of_parts(ids, own)
 
     def arrays(self, precision: Precision) -> ArrayNetwork | None:
         """The network by array operations, as it is now; None where its encoder or a label tree needs torch."""

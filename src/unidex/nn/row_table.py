@@ -9,12 +9,16 @@ Shapes: R rows in the table, U rows of a step, D dimensions.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from unidex.storage.disk_errors import writing
 
 
 class RowTable:
@@ -96,19 +100,29 @@ class Touched:
 class RowOptimiser(ABC):
     """Moves the rows of a step, and no others.
 
-    ``names`` are the tensors of its state, which are attributes too.
+    ``names`` are the tensors of its state, which are attributes too. ``decay`` is decoupled weight decay, w = w - lr
+    decay w, of the rows of a step; the last number of a row does not decay where it is a bias.
     """
 
     names: tuple[str, ...]
 
-    def __init__(self, table: RowTable) -> None:
-        self.table = table
+    def __init__(self, table: RowTable, *, decay: float = 0.0, has_bias: bool = False) -> None:
+        self.table, self.decay = table, decay
+        self._decayed = slice(0, table.dim - has_bias)
 
     @torch.no_grad()
     def step(self, ids_U: Tensor, rows_UD: Tensor, lr: float) -> None:
         """Move rows of the table along the gradient of their leaf, whose values are not read."""
-        if rows_UD.grad is not None:
-            self.table.weight.index_add_(0, ids_U, self._move_(rows_UD.grad, ids_U, lr), alpha=-1)
+        if rows_UD.grad is None:
+            return
+        moves_UD = self._move_(rows_UD.grad, ids_U, lr)
+        if self.decay:
+            self._add_decay_(moves_UD, ids_U, lr * self.decay)
+        self.table.weight.index_add_(0, ids_U, moves_UD, alpha=-1)
+
+    def _add_decay_(self, moves_UD: Tensor, ids_U: Tensor, share: float) -> None:
+        """Add a share of the rows, without their bias, to what is subtracted from them or to their gradient."""
+        moves_UD[:, self._decayed].add_(self.table.weight.index_select(0, ids_U)[:, self._decayed], alpha=share)
 
     @abstractmethod
     def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
@@ -134,8 +148,8 @@ class RowAdam(RowOptimiser):
 
     names = ("mean", "square", "times")
 
-    def __init__(self, table: RowTable) -> None:
-        super().__init__(table)
+    def __init__(self, table: RowTable, **options: Any) -> None:
+        super().__init__(table, **options)
         self.mean, self.square = table.zeros("mean"), table.zeros("square")
         self.times = torch.zeros(table.num_rows, 1, device=table.weight.device)
 
@@ -159,8 +173,8 @@ class RowAdagrad(RowOptimiser):
 
     names = ("sum",)
 
-    def __init__(self, table: RowTable) -> None:
-        super().__init__(table)
+    def __init__(self, table: RowTable, **options: Any) -> None:
+        super().__init__(table, **options)
         self.sum = torch.zeros(table.num_rows, 1, device=table.weight.device)
 
     def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
@@ -172,21 +186,27 @@ class RowAdagrad(RowOptimiser):
 
 
 class RowSGD(RowOptimiser):
-    """Stochastic gradient descent with momentum on the rows of a step: v = 0.9 v + g,  w = w - lr v.
+    """Stochastic gradient descent with momentum on the rows of a step: v = 0.9 v + g + decay w,  w = w - lr v.
 
-    One number of state per weight, half of Adam's. Renee (MLSys 2023) trains its classifiers with it.
+    One number of state per weight, half of Adam's. Renee (MLSys 2023) trains its classifiers with it; there, as in
+    torch, weight decay is a part of the gradient.
     """
 
     names = ("velocity",)
 
-    def __init__(self, table: RowTable) -> None:
-        super().__init__(table)
+    def __init__(self, table: RowTable, **options: Any) -> None:
+        super().__init__(table, **options)
         self.velocity = table.zeros("velocity")
 
     def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
         velocity = self.velocity.index_select(0, ids_U).mul_(0.9).add_(grad_UD)
+        if self.decay:
+            super()._add_decay_(velocity, ids_U, self.decay)
         self.velocity.index_copy_(0, ids_U, velocity)
         return velocity.mul_(lr)
+
+    def _add_decay_(self, moves_UD: Tensor, ids_U: Tensor, share: float) -> None:
+        """Nothing more: it is in the velocity."""
 
 
 def merged(touched: list[Touched]) -> list[Touched]:
@@ -219,4 +239,8 @@ def _merged(parts: list[Touched]) -> Touched:
 
 def _mapped(file: Path, num_rows: int, dim: int) -> Tensor:
     size = num_rows * dim
+    with writing(file), file.open("ab") as out:
+        # The system kills a process that writes to a page for which a full disk has no room: reserve all of it.
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(out.fileno(), 0, max(1, 4 * size))
     return torch.from_file(str(file), shared=True, size=size, dtype=torch.float32).view(num_rows, dim)

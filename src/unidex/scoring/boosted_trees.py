@@ -22,7 +22,7 @@ from unidex.errors import ModelError
 from unidex.scoring.layout import Head, Layout
 from unidex.scoring.rankers import LEXICAL, CandidateCounts, Features, Ranker, Rarity, WeightedSum, searched_parts
 from unidex.scoring.ranking_features import FEATURES
-from unidex.scoring.tree_scores import TreeScores
+from unidex.scoring.tree_scores import TreeScores, checked_text
 
 if TYPE_CHECKING:
     from lightgbm import Booster
@@ -88,7 +88,7 @@ class BoostedTrees:
         """The trees as LightGBM has them, for explanations."""
         import lightgbm
 
-        return lightgbm.Booster(model_str=self.trees)
+        return lightgbm.Booster(model_str=checked_text(self.trees))
 
     @cached_property
     def tree_scores(self) -> TreeScores:
@@ -111,6 +111,7 @@ class BoostedTrees:
             if unknown := {name.removesuffix("_gap").removesuffix("_place") for name in found.names} - FEATURES.keys():
                 raise ValueError(f"unknown features {sorted(unknown)}")
             num_features = found.tree_scores.num_features
+            checked_text(found.trees)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError, StopIteration) as error:
             raise ModelError(f"ranker.json must hold trees, but does not ({error}); copy the model again") from None
         if num_features != len(found.names):

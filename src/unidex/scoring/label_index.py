@@ -2,37 +2,90 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from unidex import index as indexes
 from unidex.config.tree import at_level
+from unidex.distributed import ALONE, Processes
 from unidex.index import Index
+from unidex.index.disk import DiskIndex
+from unidex.index.disk_lists import Building
+from unidex.index.streamed import StreamedIndex
 from unidex.index.tree import TreeIndex
+from unidex.nn.array_network import ArrayNetwork
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import Network
-from unidex.nn.vectors import Vectors, as_array
+from unidex.nn.vectors import as_array
+from unidex.scoring.label_rows import LabelRows
 from unidex.scoring.layout import Layout
+
+# Bytes of the rows of all labels. Rows of fewer are computed at once, which is quicker.
+STREAMED_ABOVE = 1 << 28
+# Beyond this, rows stay in a file.
+MAX_IN_MEMORY = 1 << 31
+
+
+def chosen_kind(kind: str, num_labels: int, dim: int) -> str:
+    """The kind of index for so many rows: one in memory up to 2 GiB of rows, one on disk beyond.
+
+    It depends on nothing but the sizes, so that the same data gives the same model on every machine.
+
+    >>> chosen_kind("pq", 1_000_000, 257), chosen_kind("pq", 100_000_000, 65), chosen_kind("auto", 1000, 65)
+    ('pq', 'disk', 'exact')
+    """
+    fits = 4 * num_labels * dim <= MAX_IN_MEMORY
+    if kind == "auto":
+        return "exact" if fits else "disk"
+    return "disk" if kind == "pq" and not fits else kind
 
 
 def build_index(
-    network: Network, layout: Layout, labels: Vectors, frequencies: NDArray[np.int64], kind: str | None = None
+    network: Network,
+    layout: Layout,
+    prepared: Any,
+    frequencies: NDArray[np.int64],
+    kind: str | None = None,
+    *,
+    processes: Processes = ALONE,
+    scratch: Path | None = None,
+    arrays: ArrayNetwork | None = None,
 ) -> Index:
     """An index over labels as they are now.
 
     Args:
-        network: gives the clusters of a label tree.
+        network: gives the vectors of labels and the clusters of a label tree.
         layout: the layout of the rows.
-        labels: vectors of all labels.
-        frequencies: number of training texts per label.
-        kind: of the index, in main memory; None for an exact one where the vectors are. A label tree is its own index.
+        prepared: prepared texts of this process's labels.
+        frequencies: number of training texts per label, of all processes.
+        kind: of the index, in main memory or on disk; None for an exact one that follows the network where there are
+            many labels. A label tree is its own index.
+        processes: the processes that share the labels.
+        scratch: a folder for large files while the index is built; an interrupted build is continued there.
+        arrays: the network by array operations where a model predicts by it; it encodes the label texts then.
     """
-    rows = layout.rows(labels, frequencies)
-    if network.tree is None:
-        return indexes.build("exact", rows) if kind is None else indexes.build(kind, as_array(rows))
     tree = network.tree
+    if tree is None and processes.size == 1:
+        rows = LabelRows(network, layout, prepared, frequencies, arrays)
+        is_large = 4 * rows.shape[0] * rows.shape[1] > STREAMED_ABOVE
+        if kind is None:
+            return StreamedIndex(rows) if is_large else indexes.build("exact", rows[:])
+        kind = chosen_kind(kind, *rows.shape)
+        if kind == "disk":
+            return DiskIndex.build(rows, folder=None if scratch is None else scratch / "index")
+        if not is_large:
+            return indexes.build(kind, as_array(rows[:]))
+        with tempfile.TemporaryDirectory(prefix="rows-", dir=scratch) as folder:
+            return indexes.build(kind, Building(Path(folder)).store(rows, np.float32))
+    whole = layout.rows(network.label_vectors(prepared).gathered(processes), frequencies)
+    if tree is None:
+        return indexes.build("exact", whole) if kind is None else indexes.build(kind, as_array(whole))
     return TreeIndex.build(
-        rows,
+        whole,
         tree=tree.shape,
         clusters=[table.weight for table in tree.tables],
         beam=[at_level(tree.settings.search_beam, level) for level in tree.shape.levels],

@@ -136,7 +136,7 @@ class Layout:
         if self._has_prior:
             parts.append(_like(self._prior(frequencies)[:, None], parts[0]))
         found = _side_by_side(parts)
-        return self._rounded(as_array(found)) if self.precision == "int8" else found
+        return _like(self._rounded(as_array(found)), found) if self.precision == "int8" else found
 
     def with_head(self, rows_ND: NDArray[np.float32], head: Head, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """The rows of labels with other vectors of one head."""
@@ -193,6 +193,19 @@ class Layout:
         found = np.zeros((len(vectors_ND), self.num_head_columns), dtype=np.float32)
         found[:, self._columns(head)] = vectors_ND
         return found
+
+    def priors(self, frequencies: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """The label priors of labels with so many training texts; 0 without a label prior."""
+        return self._prior(frequencies)
+
+    def column_names(self) -> dict[str, list[int]]:
+        """The first column of each part of a row, and the column after its last.
+
+        >>> Layout(dual=2, classifier=1, weights=Weights(0.25, label_prior=0.5)).column_names()
+        {'dual': [0, 2], 'classifier': [2, 3], 'prior': [3, 4]}
+        """
+        found = {str(head): [self._columns(head).start, self._columns(head).stop] for head in self.heads}
+        return found | ({"prior": [self.num_head_columns, self.num_head_columns + 1]} if self._has_prior else {})
 
     def _rounded(self, rows_ND: NDArray[np.float32]) -> NDArray[np.float32]:
         return rounded(rows_ND) if self.precision == "int8" else rows_ND

@@ -1,22 +1,21 @@
-"""The lexical part of a score: words and character n-grams that a text shares with the text of a label.
+"""The lexical part of a score: words and character n-grams that a text shares with the texts of a label.
 
 It reads nothing but the texts, so it also finds labels without training texts. A feature is a hashed column. Words have
-the first half of the columns, n-grams the second.
+the first half of the columns, n-grams the second. Of several texts of a label, in any language, the one that shares
+most counts.
 
 Formula, for words (and likewise for n-grams), with idf_f = 1 + ln((1 + L) / (1 + n_f)) and n_f labels that have f::
 
     overlap(x, l)  = sum over f in both of idf_f^2 / (|x| |l|)       |.| the norm of the idf values
     coverage(x, l) = sum over f in both of idf_f^2 / |l|^2           the share of the label that the text has
 
-Shapes: N texts, K candidates, L labels, F columns.
+Shapes: N texts, K candidates, L labels, T further texts of labels, F columns, P pairs of a text and a row.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +23,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.config import Features
+from unidex.data.concepts import Concepts, further_texts
 from unidex.errors import ModelError
-from unidex.features.groups import groups_of
-from unidex.features.single_text import words_in
-from unidex.sparse_rows import row_of_entries, sparse_product, unchecked_csr
+from unidex.scoring.lexical_rows import HALF, NUM_COLUMNS, Columns, TextRows, WordMemory, columns_of, shared_features
+from unidex.sparse_rows import csr_from_counts, row_of_entries, sparse_product, unchecked_csr
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
-_HALF = 1 << 16
-_COLUMNS = 2 * _HALF
-_FEATURES = Features(parts=True, bigrams=False, chars=True, chars_min=4, chars_max=4)
-# Characters of a text that are read, and texts at a time.
+# Characters of a text that are read.
 _MAX_CHARACTERS = 2000
-_TEXTS_AT_ONCE = 8
-_CHUNK = 2000
-# Up to so many texts are read word by word; so many words are remembered.
-_FEW, _MAX_WORDS = 16, 100_000
+# Up to so many texts are read word by word.
+_FEW = 16
 # A word that more labels have finds no candidates.
 _MAX_LABELS, _MAX_SHARE = 100, 0.005
+_FURTHER = "further_"  # files of further texts
+
+_NO_FURTHER = (np.empty(0, dtype=np.int32), np.zeros(1, dtype=np.int64)), np.empty(0, dtype=np.int64)
 
 
 class LexicalPart:
@@ -54,21 +50,38 @@ class LexicalPart:
     [[0.5, 0.5, 0.0]]
     >>> part.search(rows, 2).ids.tolist()
     [[0, 1]]
+    >>> from unidex.data.concepts import Concept, Term
+    >>> part = LexicalPart.of(["fish", "mountains"], {0: Concept(texts=(Term("sea food"), Term("Fisch", "de")))})
+    >>> part.overlaps(part.rows(["Frischer Fisch"]), np.array([[0, 1]]))["word_coverage"].tolist()
+    [[1.0, 0.0]]
     """
 
     def __init__(
-        self, frequencies_F: NDArray[np.int32], num_counted: int, columns: NDArray[np.int32], starts: NDArray[np.int64]
+        self,
+        frequencies_F: NDArray[np.int32],
+        num_counted: int,
+        label_columns: Columns,
+        further_columns: Columns,
+        further_labels: NDArray[np.int64],
     ) -> None:
         self._frequencies_F, self._num_counted = frequencies_F, num_counted
-        self._labels_LF = self._weighted(columns, starts)
-        self._memory = _WordMemory()
+        self._labels_LF = self._weighted(*label_columns)
+        self._further_TF = self._weighted(*further_columns)
+        self._further_labels = further_labels  # the label of each further text, ascending
+        self._memory = WordMemory()
 
     @classmethod
-    def of(cls, label_texts: Sequence[str]) -> LexicalPart:
-        """The part over the texts of labels."""
-        columns, starts = _columns_of(label_texts)
-        frequencies = np.bincount(columns, minlength=_COLUMNS).astype(np.int32)
-        return cls(frequencies, len(label_texts), columns, starts)
+    def of(cls, label_texts: Sequence[str], concepts: Concepts | None = None) -> LexicalPart:
+        """The part over the texts of labels, and their further texts."""
+        own = columns_of(label_texts)
+        texts, labels = further_texts(concepts or {})
+        further = columns_of(texts)
+        frequencies = np.bincount(own[0], minlength=NUM_COLUMNS)
+        if texts:
+            # A label has a feature once, in however many of its texts.
+            pairs = [_label_features(own, np.arange(len(label_texts))), _label_features(further, labels)]
+            frequencies = np.bincount(np.unique(np.concatenate(pairs)) % NUM_COLUMNS, minlength=NUM_COLUMNS)
+        return cls(frequencies.astype(np.int32), len(label_texts), own, further, labels)
 
     @property
     def num_labels(self) -> int:
@@ -78,7 +91,7 @@ class LexicalPart:
     def rows(self, texts: Sequence[str]) -> sparse.csr_array:
         """The rows of texts, N x F; features that no label has are left out."""
         texts = [text[:_MAX_CHARACTERS] for text in texts]
-        columns, starts = self._memory.columns_of(texts) if len(texts) <= _FEW else _columns_of(texts)
+        columns, starts = self._memory.columns_of(texts) if len(texts) <= _FEW else columns_of(texts)
         known = self._frequencies_F[columns] > 0
         num_known = np.append(0, np.cumsum(known))
         return self._weighted(columns[known], num_known[starts])
@@ -86,59 +99,49 @@ class LexicalPart:
     def overlaps(self, rows_NF: sparse.csr_array, ids_NK: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
         """What texts share with their candidates: ``word_overlap``, ``char_overlap`` and ``word_coverage``, N x K."""
         num_texts, num_candidates = ids_NK.shape
-        found = np.empty((num_texts, num_candidates, 3))
-        dense = _dense_texts()
-        at = rows_NF.indices + row_of_entries(rows_NF, np.int64) % _TEXTS_AT_ONCE * _COLUMNS
-        for start in range(0, num_texts if num_candidates else 0, _TEXTS_AT_ONCE):
-            ids = ids_NK[start : start + _TEXTS_AT_ONCE]
-            own = slice(rows_NF.indptr[start], rows_NF.indptr[start + len(ids)])
-            dense[at[own]] = rows_NF.data[own]
-            try:
-                found[start : start + len(ids), :, :2] = (self._halves_of(ids) @ dense).reshape(*ids.shape, 2)
-            finally:
-                dense[at[own]] = 0
-        # As idf^2 / |l|^2 = idf^2 / (|x| |l|) * |x| / |l|.
-        norms = self._word_norms_of(rows_NF)[:, None] / self._word_norms[ids_NK]
-        np.multiply(found[:, :, 0], norms, out=found[:, :, 2])
+        norms_N = self._word_norms_of(rows_NF)
+        pairs = np.repeat(np.arange(num_texts), num_candidates), ids_NK.ravel()
+        found = shared_features(rows_NF, norms_N, self._label_rows, *pairs)
+        if len(self._further_labels):
+            self._add_further(found, rows_NF, norms_N, *pairs)
         # Trees tell a gap of 1e-7 from one of 0: labels that a text covers equally must have equal numbers.
-        rounded = found.round(6).astype(np.float32)
+        rounded = found.round(6).astype(np.float32).reshape(num_texts, num_candidates, 3)
         return {name: rounded[:, :, at] for at, name in enumerate(("word_overlap", "char_overlap", "word_coverage"))}
 
-    def _halves_of(self, ids_BK: NDArray[np.int64]) -> sparse.csr_array:
-        """The words of each candidate and, in the next row, its n-grams; the columns of a text follow the last one's.
-
-        Numbers of 64 bits, so that sums do not depend on their order at the sixth digit.
-        """
-        labels, ids = self._labels_LF, ids_BK.ravel()
-        firsts = labels.indptr[ids]
-        lengths = labels.indptr[ids + 1] - firsts
-        starts = np.zeros(2 * len(ids) + 1, dtype=firsts.dtype)
-        np.cumsum(lengths, out=starts[2::2])
-        starts[1::2] = starts[:-1:2] + self._num_words[ids]
-        entries = np.repeat(firsts - starts[:-1:2], lengths)
-        entries += np.arange(len(entries), dtype=entries.dtype)
-        columns = labels.indices.take(entries)
-        texts = np.arange(len(ids_BK), dtype=columns.dtype) * _COLUMNS
-        columns += np.repeat(texts, np.diff(starts[:: 2 * ids_BK.shape[1]]))
-        values = labels.data.take(entries).astype(np.float64)
-        return unchecked_csr(values, columns, starts, (2 * len(ids), _TEXTS_AT_ONCE * _COLUMNS))
-
-    @cached_property
-    def _num_words(self) -> NDArray[np.integer[Any]]:
-        """The number of words of each label; they come before its n-grams."""
-        words_so_far = np.append(0, np.cumsum(self._labels_LF.indices < _HALF))
-        counts: NDArray[np.integer[Any]] = np.diff(words_so_far[self._labels_LF.indptr])
-        return counts
+    def _add_further(
+        self,
+        found_P3: NDArray[np.float64],
+        rows_NF: sparse.csr_array,
+        norms_N: NDArray[np.float64],
+        texts_P: NDArray[np.int64],
+        labels_P: NDArray[np.int64],
+    ) -> None:
+        """Raise what texts share with labels to what they share with the best of the further texts."""
+        starts, ends = (np.searchsorted(self._further_labels, labels_P, side=side) for side in ("left", "right"))
+        pairs = np.flatnonzero(ends > starts)
+        counts = (ends - starts)[pairs]
+        firsts = np.cumsum(counts) - counts
+        rows = np.repeat(starts[pairs] - firsts, counts) + np.arange(int(counts.sum()))
+        found = shared_features(rows_NF, norms_N, self._further_rows, np.repeat(texts_P[pairs], counts), rows)
+        if len(pairs):
+            found_P3[pairs] = np.maximum(found_P3[pairs], np.maximum.reduceat(found, firsts))
 
     @cached_property
-    def _word_norms(self) -> NDArray[np.float64]:
-        """The norm of the words of each label; 1 without any."""
-        norms = self._word_norms_of(self._labels_LF)
-        return np.where(norms > 0, norms, 1)
+    def _label_rows(self) -> TextRows:
+        return self._described(self._labels_LF)
+
+    @cached_property
+    def _further_rows(self) -> TextRows:
+        return self._described(self._further_TF)
+
+    def _described(self, rows: sparse.csr_array) -> TextRows:
+        words_so_far = np.append(0, np.cumsum(rows.indices < HALF))
+        norms = self._word_norms_of(rows)
+        return TextRows(rows, np.diff(words_so_far[rows.indptr]), np.where(norms > 0, norms, 1))
 
     def _word_norms_of(self, rows_NF: sparse.csr_array) -> NDArray[np.float64]:
         """The norm of the idf values of words, from rows that were divided by it."""
-        idf = self._idf(rows_NF.indices) * (rows_NF.indices < _HALF)
+        idf = self._idf(rows_NF.indices) * (rows_NF.indices < HALF)
         norms = np.bincount(row_of_entries(rows_NF), weights=idf * rows_NF.data, minlength=rows_NF.shape[0])
         return norms.astype(np.float64)
 
@@ -162,6 +165,8 @@ class LexicalPart:
             hidden_L: labels that must not be returned; None where all may be.
         """
         scores = sparse_product(rows_NF, self._labels_by_word)
+        if len(self._further_labels):
+            scores = self._by_label(scores)
         if hidden_L is not None:
             scores.data[hidden_L[scores.indices]] = 0
             scores.eliminate_zeros()
@@ -169,22 +174,47 @@ class LexicalPart:
 
     @cached_property
     def _labels_by_word(self) -> sparse.csr_array:
-        labels = self._labels_LF.tocoo()
+        """Rare words x labels, and then further texts."""
+        rows = self._labels_LF
+        if len(self._further_labels):
+            rows = sparse.vstack([rows, self._further_TF], format="csr")
+        labels = rows.tocoo()
         most = max(_MAX_LABELS, int(_MAX_SHARE * self.num_labels))
-        rare = (labels.col < _HALF) & (self._frequencies_F[labels.col] <= most)
+        rare = (labels.col < HALF) & (self._frequencies_F[labels.col] <= most)
         entries = (labels.data[rare], (labels.col[rare], labels.row[rare]))
-        return sparse.csr_array(entries, shape=(_COLUMNS, self.num_labels))
+        return sparse.csr_array(entries, shape=(NUM_COLUMNS, rows.shape[0]))
 
-    def add(self, label_texts: Sequence[str]) -> None:
-        """Append labels. The weights of the others do not change: only features that no label had become known."""
-        columns, starts = _columns_of(label_texts)
+    def _by_label(self, scores: sparse.csr_array) -> sparse.csr_array:
+        """The highest score of the texts of each label, from the scores of labels and further texts."""
+        labels = np.concatenate([np.arange(self.num_labels), self._further_labels])[scores.indices]
+        texts = row_of_entries(scores)
+        order = np.lexsort((-scores.data, labels, texts))
+        texts, labels, data = texts[order], labels[order], scores.data[order]
+        best = np.append(True, (texts[1:] != texts[:-1]) | (labels[1:] != labels[:-1]))[: len(data)]
+        counts = np.bincount(texts[best], minlength=scores.shape[0])
+        return csr_from_counts(data[best], labels[best], counts, self.num_labels)
+
+    def add(self, label_texts: Sequence[str], concepts: Concepts | None = None) -> None:
+        """Append labels. The weights of the others do not change: only features that no label had become known.
+
+        Args:
+            label_texts: their texts.
+            concepts: place among these labels -> its concept.
+        """
+        texts, labels = further_texts(concepts or {})
+        self._know(own := columns_of(label_texts))
+        self._know(further := columns_of(texts))
+        self._further_labels = np.concatenate([self._further_labels, self.num_labels + labels])
+        self._further_TF = sparse.vstack([self._further_TF, self._weighted(*further)], format="csr")
+        self._set(sparse.vstack([self._labels_LF, self._weighted(*own)], format="csr"))
+
+    def _know(self, columns: Columns) -> None:
+        new = np.unique(columns[0])
         self._frequencies_F = self._frequencies_F.copy()
-        new = np.unique(columns)
         self._frequencies_F[new] = np.maximum(self._frequencies_F[new], 1)
-        self._set(sparse.vstack([self._labels_LF, self._weighted(columns, starts)], format="csr"))
 
     def rename(self, label: int, text: str) -> None:
-        """Give a label another text."""
+        """Give a label another text; its further texts stay."""
         self.add([text])
         rows = np.arange(self.num_labels - 1)
         rows[label] = len(rows)
@@ -192,80 +222,56 @@ class LexicalPart:
 
     def _set(self, labels_LF: sparse.csr_array) -> None:
         self._labels_LF = labels_LF
-        for name in ("_labels_by_word", "_num_words", "_word_norms"):
+        for name in ("_labels_by_word", "_label_rows", "_further_rows"):
             self.__dict__.pop(name, None)
 
     def save(self, folder: Path) -> None:
         """Write the columns of all labels; weights follow from them."""
         folder.mkdir(parents=True)
         np.save(folder / "frequencies.npy", self._frequencies_F)
-        np.save(folder / "columns.npy", self._labels_LF.indices.astype(np.int32))
-        np.save(folder / "starts.npy", self._labels_LF.indptr.astype(np.int64))
         np.save(folder / "num_counted.npy", np.array([self._num_counted]))
+        for prefix, rows in (("", self._labels_LF), (_FURTHER, self._further_TF)):
+            if not prefix or rows.shape[0]:
+                np.save(folder / f"{prefix}columns.npy", rows.indices.astype(np.int32))
+                np.save(folder / f"{prefix}starts.npy", rows.indptr.astype(np.int64))
+        if len(self._further_labels):
+            np.save(folder / f"{_FURTHER}labels.npy", self._further_labels)
 
     @classmethod
     def load(cls, folder: Path, num_labels: int) -> LexicalPart:
         """Read what ``save`` wrote."""
-        starts = load_array(folder / "starts.npy", (num_labels + 1,), np.int64)
-        columns = load_array(folder / "columns.npy", (int(starts[-1]),), np.int32)
-        frequencies = load_array(folder / "frequencies.npy", (_COLUMNS,), np.int32)
-        if (np.diff(starts) < 0).any() or (len(columns) and not 0 <= columns.min() <= columns.max() < _COLUMNS):
-            raise ModelError(f"{folder}: the columns of labels must be below {_COLUMNS}, but are not; copy it again")
-        return cls(frequencies, int(load_array(folder / "num_counted.npy", (1,), np.int64)[0]), columns, starts)
+        frequencies = load_array(folder / "frequencies.npy", (NUM_COLUMNS,), np.int32)
+        num_counted = int(load_array(folder / "num_counted.npy", (1,), np.int64)[0])
+        file = folder / f"{_FURTHER}labels.npy"
+        if not file.exists():
+            return cls(frequencies, num_counted, _loaded(folder, "", num_labels), *_NO_FURTHER)
+        labels = load_array(file, (None,), np.int64)
+        if (np.diff(labels, prepend=0) < 0).any() or labels[-1] >= num_labels:
+            raise ModelError(f"{file}: labels must ascend and be below {num_labels}, but do not; copy it again")
+        further = _loaded(folder, _FURTHER, len(labels))
+        return cls(frequencies, num_counted, _loaded(folder, "", num_labels), further, labels)
 
     def _weighted(self, columns: NDArray[np.int32], starts: NDArray[np.int64]) -> sparse.csr_array:
         """Rows of norm 1 for words and of norm 1 for n-grams."""
         idf = self._idf(columns)
         num_rows = len(starts) - 1
-        part = 2 * np.repeat(np.arange(num_rows), np.diff(starts)) + (columns >= _HALF)
+        part = 2 * np.repeat(np.arange(num_rows), np.diff(starts)) + (columns >= HALF)
         norms = np.sqrt(np.bincount(part, weights=idf * idf, minlength=2 * num_rows))
         weights = (idf / norms[part]).astype(np.float32)
         index = np.int32 if len(columns) < 2**31 else np.int64
         arrays = (weights, columns.astype(index, copy=False), starts.astype(index, copy=False))
-        return unchecked_csr(*arrays, (num_rows, _COLUMNS))
+        return unchecked_csr(*arrays, (num_rows, NUM_COLUMNS))
 
 
-_rooms = threading.local()
+def _label_features(columns: Columns, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One number per label and feature of its texts."""
+    features: NDArray[np.int64] = np.repeat(labels, np.diff(columns[1])) * NUM_COLUMNS + columns[0]
+    return features
 
 
-def _dense_texts() -> NDArray[np.float64]:
-    """Room of this thread for the rows of a few texts; all 0, and left so."""
-    if not hasattr(_rooms, "texts"):
-        _rooms.texts = np.zeros(_TEXTS_AT_ONCE * _COLUMNS)
-    texts: NDArray[np.float64] = _rooms.texts
-    return texts
-
-
-class _WordMemory:
-    """The columns of words seen before: a few texts need less time than by array operations."""
-
-    def __init__(self) -> None:
-        self._columns: dict[str, tuple[int, ...]] = {}
-
-    def columns_of(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """As `_columns_of`: all features of a text are those of its words."""
-        words_of_texts = [words_in(text) for text in texts]
-        known = self._columns if len(self._columns) < _MAX_WORDS else {}
-        if new := [word for word in set().union(*words_of_texts) if word not in known]:
-            columns, starts = _columns_of(new)
-            parts = np.split(columns, starts[1:-1])
-            known.update((word, tuple(part.tolist())) for word, part in zip(new, parts, strict=True))
-            self._columns = known
-        rows = [sorted(set().union(*(known[word] for word in words))) for words in words_of_texts]
-        found = np.fromiter(chain.from_iterable(rows), dtype=np.int32)
-        return found, np.cumsum([0, *(len(row) for row in rows)])
-
-
-def _columns_of(texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The columns of each text, ascending and each once, and where those of a text start."""
-    keys = [np.empty(0, dtype=np.int64)]
-    for start in range(0, len(texts), _CHUNK):
-        found = []
-        for half, group in enumerate(groups_of(texts[start : start + _CHUNK], _FEATURES, None)):
-            columns = (group.keys % np.uint64(_HALF)).astype(np.int64) + half * _HALF
-            found += [(start + part.rows) * _COLUMNS + columns[part.features] for part in group.occurrences()]
-        ascending = np.sort(np.concatenate(found))
-        keys.append(ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]])
-    joined = np.concatenate(keys)
-    counts = np.bincount(joined // _COLUMNS, minlength=len(texts))
-    return (joined % _COLUMNS).astype(np.int32), np.append(0, np.cumsum(counts))
+def _loaded(folder: Path, prefix: str, num_rows: int) -> Columns:
+    starts = load_array(folder / f"{prefix}starts.npy", (num_rows + 1,), np.int64)
+    columns = load_array(folder / f"{prefix}columns.npy", (int(starts[-1]),), np.int32)
+    if (np.diff(starts) < 0).any() or (len(columns) and not 0 <= columns.min() <= columns.max() < NUM_COLUMNS):
+        raise ModelError(f"{folder}: the columns of labels must be below {NUM_COLUMNS}, but are not; copy it again")
+    return columns, starts

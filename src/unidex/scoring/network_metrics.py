@@ -14,6 +14,7 @@ from unidex.index.shards import search_shards
 from unidex.metrics.evaluation import Evaluation, places_needed
 from unidex.nn.network import Network
 from unidex.scoring.label_index import build_index
+from unidex.scoring.label_rows import LabelRows
 from unidex.scoring.layout import Layout, Weights
 from unidex.topk import TopK
 
@@ -36,13 +37,14 @@ def score_network(
     ``labels`` are the prepared texts of this process's labels.
     """
     layout, frequencies = Layout.of(network, Weights(fusion)), dataset.label_frequencies()
-    queries, own = layout.queries(network.text_vectors(texts, processes)), network.label_vectors(labels)
+    queries = layout.queries(network.text_vectors(texts, processes))
     places = places_needed(split, PLACES)
     if layout.has_tree:
-        index = build_index(network, layout, own.gathered(processes), frequencies)
+        index = build_index(network, layout, labels, frequencies, processes=processes)
         return metrics_of(index.search(queries, places, forbidden=forbidden), dataset, split)
-    first = processes.shard(dataset.num_labels).start
-    found = search_shards(queries, layout.rows(own, frequencies), places, first, processes, forbidden=forbidden)
+    shard = processes.shard(dataset.num_labels)
+    own = LabelRows(network, layout, labels, frequencies[shard])
+    found = search_shards(queries, own, places, shard.start, processes, forbidden=forbidden)
     return metrics_of(found, dataset, split)
 
 

@@ -22,6 +22,22 @@ from numpy.typing import NDArray
 # Pairs whose sets of leaves fit the caches.
 _PAIRS_AT_ONCE = 2048
 _NUMERICAL = {"0", "2"}
+# The numbers of a tree: their kind, and whether there is one per leaf or one per node.
+_NUMBERS: dict[str, tuple[type[int] | type[float], bool]] = {
+    "split_feature": (int, False),
+    "split_gain": (float, False),
+    "threshold": (float, False),
+    "decision_type": (int, False),
+    "left_child": (int, False),
+    "right_child": (int, False),
+    "leaf_value": (float, True),
+    "leaf_weight": (float, True),
+    "leaf_count": (int, True),
+    "internal_value": (float, False),
+    "internal_weight": (float, False),
+    "internal_count": (int, False),
+}
+_MAX: dict[type, float] = {int: 2**31, float: np.inf}
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +133,10 @@ class _Tree:
         left, right = ([int(child) for child in fields[f"{side}_child"].split()] for side in ("left", "right"))
         split_features = [int(feature) for feature in fields["split_feature"].split()]
         thresholds = _float32_below([float(threshold) for threshold in fields["threshold"].split()]).tolist()
+        if not len(left) == len(right) == len(leaf_values) - 1:
+            raise ValueError("a tree must have one leaf more than it has nodes")
+        check_tree(left, right)
         place_of = {leaf: place for place, leaf in enumerate(_from_left(0, left, right))}
-        if sorted(place_of) != list(range(len(leaf_values))):
-            raise ValueError("each leaf of a tree must be the child of one node")
         nodes = [
             _Node(feature, threshold, sum(1 << place_of[leaf] for leaf in _from_left(child, left, right)))
             for feature, threshold, child in zip(split_features, thresholds, left, strict=True)
@@ -131,6 +148,49 @@ def _float32_below(values: list[float]) -> NDArray[np.float32]:
     """The highest float32 that is not above each value."""
     rounded = np.array(values, dtype=np.float32)
     return np.where(rounded > np.array(values), np.nextafter(rounded, np.float32(-np.inf)), rounded)
+
+
+def check_tree(left: list[int], right: list[int]) -> None:
+    """Refuse children that are not those of one tree: a node must be the child of one node, and so must a leaf."""
+    nodes, leaves = range(1, len(left)), range(len(left) + 1)
+    children = [*left, *right]
+    if sorted(child for child in children if child >= 0) != list(nodes):
+        raise ValueError("each node of a tree but the first must be the child of one node")
+    if sorted(~child for child in children if child < 0) != list(leaves):
+        raise ValueError("each leaf of a tree must be the child of one node")
+    # A node behind its parent cannot be its own ancestor.
+    if any(0 <= child <= node for side in (left, right) for node, child in enumerate(side)):
+        raise ValueError("a node of a tree must stand behind its parent")
+
+
+def checked_text(text: str) -> str:
+    """The trees of a text as another that holds what was checked alone, for LightGBM.
+
+    LightGBM trusts what it reads: a wrong number ends the process.
+    """
+    header, *blocks = text.split("\nTree=")
+    num_features = int(_fields(header)["max_feature_idx"]) + 1
+    lines = [
+        *("tree", "version=v4", "num_class=1", "num_tree_per_iteration=1", "label_index=0"),
+        *(f"max_feature_idx={num_features - 1}", "objective=binary sigmoid:1"),
+        "feature_names=" + " ".join(f"Column_{number}" for number in range(num_features)),
+        "feature_infos=" + " ".join(["none"] * num_features),
+    ]
+    for number, block in enumerate(blocks):
+        fields = _fields(block)
+        num_leaves = len(fields["leaf_value"].split())
+        lines += ["", f"Tree={number}", f"num_leaves={num_leaves}", "num_cat=0"]
+        for name, (kind, is_leaf) in _NUMBERS.items():
+            values = [kind(value) for value in fields[name].split()] if name in fields else []
+            wanted = num_leaves if is_leaf else num_leaves - 1
+            if num_leaves > 1 and len(values) != wanted:
+                raise ValueError(f"a tree must have {wanted} numbers {name}, but has {len(values)}")
+            if not all(np.isfinite(value) and abs(value) < _MAX[kind] for value in values):
+                raise ValueError(f"numbers {name} of a tree must be finite, but are not")
+            if values:
+                lines.append(f"{name}={' '.join(map(repr, values))}")
+        lines += ["is_linear=0", "shrinkage=1"]
+    return "\n".join([*lines, "", "", "end of trees", ""])
 
 
 def _from_left(node: int, left: list[int], right: list[int]) -> Iterator[int]:

@@ -29,9 +29,11 @@ _JSON: Headers = [(b"content-type", b"application/json"), (b"cache-control", b"n
 _PROBLEM: Headers = [(b"content-type", MEDIA_TYPE.encode()), (b"cache-control", b"no-store")]
 _CLOSE = [("connection", "close")]
 _REASONS = {401: "token", 403: "token", 408: "body_seconds", 413: "body", 429: "concurrent"}
-# A client that sends too much may send a little more: it reads the answer only if the connection is not cut at once.
-_LINGER_SECONDS = 2.0
-_LINGER_BYTES = 1 << 22
+# Most clients read no answer before they have sent the whole body, and lose it if the connection is cut meanwhile. The
+# rest of a refused body is therefore read and discarded, up to this size and time.
+_DISCARD_BYTES = 1 << 27
+_DISCARD_SECONDS = 30.0
+_LATE_SECONDS = 2.0  # for a body that has used up its time already
 _WATCH_AFTER_SECONDS = 0.02
 
 
@@ -110,6 +112,7 @@ class Gate:
         size = len(scope.get("raw_path", b"")) + len(scope.get("query_string", b""))
         size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])
         if size > self._limits.headers:
+            scope["has_unread_body"] = True
             raise ProblemError(
                 431,
                 f"the address and the headers of a request must have at most {self._limits.headers:,} bytes together, "
@@ -121,6 +124,7 @@ class Gate:
         limits = self._limits
         for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit() and int(value) > limits.body:
+                scope["has_unread_body"] = True
                 raise self._too_large(f"{int(value):,}")
         parts: list[bytes] = []
         size = 0
@@ -133,10 +137,12 @@ class Gate:
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > limits.body:
+                        scope["has_unread_body"] = message.get("more_body", False)
                         raise self._too_large("more")
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
+            scope["has_unread_body"] = True
             rule = f"the body must arrive within {limits.body_seconds:g} s, but did not; send it faster, or send less"
             raise ProblemError(408, rule, headers=_CLOSE) from None
 
@@ -178,9 +184,9 @@ class Gate:
         if self.service.is_draining or any(name == b"upgrade" for name, _ in scope["headers"]):
             headers = [*headers, (b"connection", b"close")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        if status in (408, 413):
+        if scope.get("has_unread_body"):
             await send({"type": "http.response.body", "body": body, "more_body": True})
-            await _linger(receive)
+            await _discard(receive, _LATE_SECONDS if status == 408 else _DISCARD_SECONDS)
             body = b""
         await send({"type": "http.response.body", "body": body})
 
@@ -215,10 +221,10 @@ def route_of(scope: Message) -> str:
     return found if isinstance(found, str) else getattr(scope.get("route"), "path", "none")
 
 
-async def _linger(receive: Receive) -> None:
+async def _discard(receive: Receive, seconds: float) -> None:
     try:
-        async with asyncio.timeout(_LINGER_SECONDS):
-            left = _LINGER_BYTES
+        async with asyncio.timeout(seconds):
+            left = _DISCARD_BYTES
             while left > 0:
                 message = await receive()
                 if message["type"] == "http.disconnect" or not message.get("more_body"):

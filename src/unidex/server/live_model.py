@@ -23,6 +23,7 @@ from unidex.server.micro_batches import Job, Part
 from unidex.server.problems import ProblemError, refusal
 from unidex.server.schemas import LabelName, LabelsAnswer, Prediction, PredictRequest
 from unidex.storage.locks import locked
+from unidex.storage.mapped import in_memory
 from unidex.verbs.labels import change_labels, list_labels, similar_labels
 from unidex.verbs.predict import predict_labels
 
@@ -41,7 +42,8 @@ class LiveModel:
         self.folder = folder
         self.name = folder.resolve().name
         try:
-            self.model = Model.load(folder)
+            with in_memory():
+                self.model = Model.load(folder)
         except UnidexError:
             raise
         except Exception:

@@ -37,6 +37,7 @@ from unidex.server.security import Tokens
 from unidex.server.settings import Settings
 from unidex.server.table_upload import TableOptions, answer_table
 from unidex.storage.locks import LockedError
+from unidex.storage.mapped import in_memory
 from unidex.verbs.labels import teach_texts
 
 logger = logging.getLogger(__name__)
@@ -210,7 +211,8 @@ class Service:
         # One at a time: each loads a model of its own.
         async with self._teaching:
             try:
-                await asyncio.to_thread(teach_texts, self.settings.folder, uid, request.texts)
+                with in_memory():
+                    await asyncio.to_thread(teach_texts, self.settings.folder, uid, request.texts)
             except LockedError as error:
                 raise ProblemError(503, self.describe(error), headers=[("retry-after", "5")]) from None
         await self.reload(only_if_new=True)

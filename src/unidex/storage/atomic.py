@@ -8,11 +8,15 @@ from __future__ import annotations
 import fcntl
 import glob
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from unidex.errors import DataError
+from unidex.storage.disk_errors import writing
 
 _UNFINISHED = ".unfinished"
 _RANDOM_LETTERS = 8  # tempfile.mkdtemp draws this many
@@ -20,28 +24,26 @@ _RANDOM_LETTERS = 8  # tempfile.mkdtemp draws this many
 
 def write_text(file: Path, text: str, *, errors: str = "strict") -> None:
     """Write a text file as UTF-8; a file of this name is replaced."""
-    unfinished = file.with_name(f".{file.name}{_UNFINISHED}")
-    unfinished.write_text(text, encoding="utf-8", errors=errors)
-    unfinished.replace(file)
+    with writing(file), unfinished_file(file) as unfinished:
+        unfinished.write_text(text, encoding="utf-8", errors=errors)
 
 
 @contextmanager
 def unfinished_file(file: Path) -> Iterator[Path]:
     """Yield a hidden file to write, which becomes ``file`` at the end of the block; an error deletes it.
 
-    The hidden name ends as ``file`` does: some writers look at the ending. It has the number of the process; the file
-    of a process that was killed is deleted here.
+    The hidden name ends as ``file`` does: some writers look at the ending. The hidden file is locked during the block.
+    A hidden file without a lock belongs to a killed process and is deleted here.
     """
-    for leftover in file.parent.glob(f".unfinished-*-{glob.escape(file.name)}"):
-        number = leftover.name.split("-")[1]
-        if number.isdigit() and not _is_running(int(number)):
-            leftover.unlink(missing_ok=True)
-    unfinished = file.with_name(f".unfinished-{os.getpid()}-{file.name}")
+    for leftover in file.parent.glob(f".unfinished-{'?' * _RANDOM_LETTERS}-{glob.escape(file.name)}"):
+        _delete_unlocked(leftover)
+    unfinished, descriptor = _create_locked_file(file)
     try:
         yield unfinished
         unfinished.replace(file)
     finally:
         unfinished.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 @contextmanager
@@ -57,6 +59,20 @@ def write_folder(folder: Path, *, replace: bool = True) -> Iterator[Path]:
             replace_folder(unfinished, folder)
         else:
             unfinished.rename(folder)
+
+
+def check_new_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be written with ``write_folder(folder, replace=False)``, before the work begins."""
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        here = folder.resolve() == Path.cwd()
+    except OSError as error:
+        raise DataError(f"the folder to write cannot be read ({error.strerror})", file=folder) from None
+    if taken:
+        raise DataError("the folder to write must be new or empty, but holds something; name another", file=folder)
+    if here:
+        # The finished folder replaces the empty one; a process inside the empty one would be in a deleted folder.
+        raise DataError("the folder to write must not be the current one; name a folder inside it", file=folder)
 
 
 @contextmanager
@@ -125,18 +141,18 @@ def lock_descriptor(descriptor: int) -> bool:
     return True
 
 
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
 def _aside(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}-before")
+
+
+def _create_locked_file(file: Path) -> tuple[Path, int]:
+    while True:
+        # Like other files that a process opens, and unlike those of tempfile: others may read it.
+        path = file.with_name(f".unfinished-{secrets.token_hex(_RANDOM_LETTERS // 2)}-{file.name}")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        if lock_descriptor(descriptor) and path.exists():
+            return path, descriptor
+        os.close(descriptor)
 
 
 def _create_locked(folder: Path) -> tuple[Path, int]:
@@ -153,12 +169,20 @@ def _create_locked(folder: Path) -> tuple[Path, int]:
 def _delete_leftovers(folder: Path) -> None:
     prefix = f".{folder.name}-"
     for path in folder.parent.glob(f"{glob.escape(prefix)}{'?' * _RANDOM_LETTERS}{_UNFINISHED}"):
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            if lock_descriptor(descriptor):
+        _delete_unlocked(path)
+
+
+def _delete_unlocked(path: Path) -> None:
+    """Delete a file or a folder unless the process that writes it holds its lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return
+    try:
+        if lock_descriptor(descriptor):
+            if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
-        finally:
-            os.close(descriptor)
+            else:
+                path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)

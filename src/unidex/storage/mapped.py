@@ -2,37 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Shape = tuple[int | None, ...]
 Type = type[np.generic] | None
 Mode = Literal["r", "c"] | None
+_maps: ContextVar[bool] = ContextVar("maps", default=True)
 
 
-def load_array(file: Path, shape: Shape, dtype: Type = None, *, mapped: bool = False) -> NDArray[Any]:
+@contextmanager
+def in_memory() -> Iterator[None]:
+    """Read files whole in this block instead of mapping them.
+
+    The system kills a process that reads a mapped file beyond an end that another process has moved. A command can
+    be started again; a service must survive it.
+    """
+    token = _maps.set(False)
+    try:
+        yield
+    finally:
+        _maps.reset(token)
+
+
+def load_tensors(file: Path, device: str = "cpu") -> dict[str, Tensor]:
+    """The tensors of a safetensors file, mapped from the disk except `in_memory`."""
+    # Later: data sets are read without torch.
+    from safetensors.torch import load, load_file
+
+    if _maps.get():
+        return load_file(file, device=device)
+    return {name: tensor.to(device) for name, tensor in load(file.read_bytes()).items()}
+
+
+def load_arrays(file: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file, in memory."""
+    from safetensors.numpy import load
+
+    return load(file.read_bytes())
+
+
+def load_array(
+    file: Path, shape: Shape, dtype: Type = None, *, mapped: bool | Literal["always"] = False
+) -> NDArray[Any]:
     """Load an array of a model folder that ``numpy.save`` wrote; None in the expected shape is any length.
 
-    A mapped array is copy-on-write, because torch warns of read-only arrays.
+    A mapped array is copy-on-write, because torch warns of read-only arrays. One that may be larger than memory is
+    mapped always, also `in_memory`.
     """
     try:
-        return read_array(file, shape, dtype, "c" if mapped else None)
+        return read_array(file, shape, dtype, "c" if mapped else None, always=mapped == "always")
     except ValueError as error:
         raise ModelError(f"{file}: {error}; copy the model again, or build it again") from None
 
 
-def read_array(file: Path, shape: Shape, dtype: Type = None, mode: Mode = None) -> NDArray[Any]:
+def read_array(
+    file: Path, shape: Shape, dtype: Type = None, mode: Mode = None, *, always: bool = False
+) -> NDArray[Any]:
     """Read an array that ``numpy.save`` wrote, with ``mode`` mapped from the disk.
 
     If it is missing, damaged or another array, a ValueError says so without the name of the file.
     """
     try:
-        array = np.load(file, mmap_mode=mode, allow_pickle=False)
+        array = np.load(file, mmap_mode=mode if always or _maps.get() else None, allow_pickle=False)
     # A damaged header raises almost any error.
     except Exception as error:
         raise ValueError(f"a saved array cannot be read ({error})") from None

@@ -17,12 +17,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from unidex.distributed import ALONE, Processes
 from unidex.errors import ModelError
 from unidex.storage.atomic import replace_folder, sync_folder
+from unidex.storage.disk_errors import writing
+from unidex.storage.tensors import save_tensors
 
 _PREFIX = "checkpoint-"
 _WHOLE, _SHARDS = "tensors.safetensors", "shards"
@@ -53,6 +55,11 @@ class Shards:
 
 def save(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], shards: Shards = Shards()) -> None:  # noqa: B008  # frozen
     """Write a checkpoint and take the older ones away. With several processes, all of them call this."""
+    with writing(folder / f"{_PREFIX}{step}"):
+        _save(folder, step, tensors, state, shards)
+
+
+def _save(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], shards: Shards) -> None:
     unfinished = folder / f".{_PREFIX}{step}"
     if shards.processes.is_first:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -61,7 +68,7 @@ def save(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[str, A
     if shards.processes.size > 1:
         _save_shards(unfinished / _SHARDS, tensors, shards)
     else:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished / _WHOLE)
+        save_tensors(tensors, unfinished / _WHOLE)
     if shards.processes.is_first:
         (unfinished / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")
         _finish(folder, unfinished, step)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from unidex.storage.atomic import write_text
+from unidex.storage.disk_errors import writing
 
 logger = logging.getLogger(__name__)
 
@@ -40,18 +43,18 @@ class TrainingLog:
         """Take lines out of train.jsonl that a resumed run will write again."""
         if self._file is None or not self._file.exists():
             return
-        lines = self._file.read_text(encoding="utf-8").splitlines()
-        kept = [line for line in lines if json.loads(line)["step"] <= step]
-        self._file.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        kept = [record for record in _records(self._file) if record["step"] <= step]
+        write_text(self._file, "".join(json.dumps(record) + "\n" for record in kept))
 
     def _write(self, record: dict[str, Any], numbers: dict[str, float]) -> None:
         if self._board is not None:
             for name, value in numbers.items():
                 self._board.add_scalar(name, value, record["step"])
         if self._file is not None:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with self._file.open("a", encoding="utf-8") as out:
-                out.write(json.dumps(record) + "\n")
+            with writing(self._file):
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                with self._file.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(record) + "\n")
 
 
 def _tensorboard(folder: Path | None) -> Any:
@@ -69,6 +72,12 @@ def read_log(folder: Path, phases: Iterable[str]) -> str:
     for phase in phases:
         file = folder / phase / "train.jsonl"
         if file.exists():
-            records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-            lines += [json.dumps({"phase": phase} | record) + "\n" for record in records]
+            lines += [json.dumps({"phase": phase} | record) + "\n" for record in _records(file)]
     return "".join(lines)
+
+
+def _records(file: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a log; an incomplete last line, left by a killed process, is not one."""
+    for line in file.read_bytes().splitlines(keepends=True):
+        if line.endswith(b"\n"):
+            yield json.loads(line)

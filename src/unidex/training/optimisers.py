@@ -76,12 +76,18 @@ class Optimisers:
         self._rates = [lr for lr, _ in groups]
         options = [{"params": part, "lr": lr, "weight_decay": decay} for (lr, decay), part in groups.items()]
         self.dense = torch.optim.AdamW(options) if options else None
-        make = _ROWS[train.row_optimiser]
+        has_bias = config.heads.classifier_bias != "none"
+
+        def rows_of(name: str, table: RowTable) -> RowOptimiser:
+            # Word vectors do not decay: a rare word would be worth what its few texts left of it.
+            decay = 0.0 if name.endswith("features") else train.classifier_decay
+            return _ROWS[train.row_optimiser](table, decay=decay, has_bias=has_bias)
+
         # Word vectors learn like an encoder; clusters of a label tree learn like classifiers.
         self._table_rates = {
             name: train.lr_encoder if name.endswith("features") else train.lr_classifier for name in network.tables()
         }
-        self.rows: dict[str, RowOptimiser] = {name: make(table) for name, table in network.tables().items()}
+        self.rows = {name: rows_of(name, table) for name, table in network.tables().items()}
         self._name_of = {id(table): name for name, table in network.tables().items()}
 
     def step(self, touched: list[Touched], step: int) -> None:

@@ -152,13 +152,21 @@ class Run:
         logger.info("Building the search index of %d labels.", len(labels))
         with progress.phase(INDEX):
             model = Model.build(
-                self._whole(config), network, labels, self._networks.labels, metrics, train, self.dataset.train.texts
+                self._whole(config),
+                network,
+                labels,
+                self._networks.labels,
+                metrics,
+                train,
+                self.dataset.train.texts,
+                self.folder,
             )
         model.scorer.calibration, model.scorer.fitted = calibration, ranker
         model.train_texts = TextHashes.of(self.dataset.train.texts)
         if config.predict.rank == "learned":
             validation = self._validation
-            model.scorer.lexical = LexicalPart.of(labels.texts) if validation is None else validation.lexical
+            new = LexicalPart.of(labels.texts, labels.concepts) if validation is None else validation.lexical
+            model.scorer.lexical = new
         return model
 
     def _whole(self, config: Config) -> Config:

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from unidex.augment.label_points import check_label_texts
 from unidex.config import Config
+from unidex.data.concepts import further_texts
 from unidex.data.dataset import Dataset
 from unidex.distributed import Processes
 from unidex.encoders import registry as encoders
@@ -19,7 +20,7 @@ from unidex.nn.assembly import build_network
 from unidex.nn.initialisation import initialise_biases, initialise_classifiers
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
-from unidex.training.parts_setup import has_parts, make_parts
+from unidex.training.parts_setup import has_parts, label_graph, make_parts
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.transfer import inherit, surrogate_set
 from unidex.training.tree_setup import cluster_positives, grow_tree, learns_labels
@@ -44,7 +45,7 @@ class StageNetworks:
         self.dataset, self.config, self.seed, self.device, self.folder = dataset, config, seed, device, folder
         self.processes = processes
         torch.manual_seed(seed)
-        self._encoder = encoders.build_encoder(config, dataset.train.texts, dataset.labels.texts)
+        self._encoder = encoders.build_encoder(config, dataset.train.texts, dataset.labels.encoder_texts)
         self._initial: dict[str, torch.Tensor] | None = None
         self._previous: tuple[Network, Config] | None = None
         self._tree: LabelTree | None = None
@@ -53,7 +54,12 @@ class StageNetworks:
         if not processes.is_first:
             processes.barrier()
         self.texts = self._encoder.prepare(dataset.train.texts)
-        self.labels = self._encoder.prepare(dataset.labels.texts)
+        self.labels = self._encoder.prepare(dataset.labels.encoder_texts)
+        # Training points are single texts of labels, while a label's vector is that of all its texts.
+        further, self._further_labels = further_texts(dataset.labels.concepts)
+        self._label_texts = self.labels
+        if further:
+            self._label_texts = self._encoder.prepare([*dataset.labels.texts, *further])
         if processes.is_first:
             processes.barrier()
         self._encoder.cache = None
@@ -84,7 +90,8 @@ class StageNetworks:
         data = TrainingSet(texts, self.labels, split.positives, split.filter_pairs)
         if config.augment.method != "none":
             check_label_texts(self.dataset)
-            data = with_label_points(data, config.augment, self.seed, self._encoder.stack)
+            texts_of_labels = self._label_texts, self._further_labels
+            data = with_label_points(data, config.augment, self.seed, self._encoder.stack, *texts_of_labels)
         if config.train.surrogate:
             # Labels are clustered by features; an encoder without features gives vectors in their place.
             features = data.texts if sparse.issparse(data.texts) else self._encoded(data.texts)
@@ -116,7 +123,11 @@ class StageNetworks:
             has_classifiers = inherit(network, before, same_labels=learns_labels(recipe) and learns_labels(config))
             has_tree = before.tree is not None
         if config.heads.classifier and not has_classifiers:
-            initialise_classifiers(network, config, self.labels, data.texts, data.positives, self.processes)
+            graph = None
+            if config.heads.classifier_init == "label-graph":
+                known = self.dataset.train.positives if rows is None else self.dataset.train.positives[rows]
+                graph = label_graph(known, config.augment, self.seed)
+            initialise_classifiers(network, config, self.labels, data.texts, data.positives, self.processes, graph)
         if tree is not None and not has_tree and config.heads.classifier_bias != "none":
             assert network.tree is not None
             levels = zip(network.tree.tables, cluster_positives(tree, data.positives), strict=True)

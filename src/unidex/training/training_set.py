@@ -39,14 +39,17 @@ class TrainingSet:
     filter_pairs: sparse.csr_array  # texts x labels, neither positives nor negatives
 
 
-def with_label_points(data: TrainingSet, settings: Augment, seed: int, stack: Any) -> TrainingSet:
+def with_label_points(
+    data: TrainingSet, settings: Augment, seed: int, stack: Any, label_texts: Any, further_labels: Ids
+) -> TrainingSet:
     """A training set with label texts as further texts (Gandalf): texts first, then label texts.
 
     A label text has no filter pairs, except that its own label does not count against it where it is no target.
 
-    Co-occurrence comes from the positives of ``data``; ``stack`` joins prepared texts.
+    Co-occurrence comes from the positives of ``data``; ``stack`` joins prepared texts. ``label_texts`` are the prepared
+    texts of all labels, then further texts of the labels ``further_labels``.
     """
-    points = label_points(data.positives, settings, seed)
+    points = label_points(data.positives, settings, seed, further_labels)
     num_points, num_labels = len(points.labels), data.positives.shape[1]
     logger.info(
         "%s: %d label texts as training points beside %d texts, %.1f targets each.",
@@ -58,7 +61,7 @@ def with_label_points(data: TrainingSet, settings: Augment, seed: int, stack: An
     own = np.arange(num_points) if not settings.self_label else np.arange(0)
     pairs = (np.ones(len(own), dtype=bool), (own, points.labels[own]))
     return TrainingSet(
-        stack([data.texts[points.texts], data.labels[points.labels]]),
+        stack([data.texts[points.texts], label_texts[points.label_texts]]),
         data.labels,
         sparse.vstack([data.positives[points.texts], points.targets], format="csr"),
         sparse.vstack(

@@ -22,7 +22,7 @@ def are_left_random(config: Config) -> bool:
     classifier, and a dual encoder say something of it.
     """
     heads = config.heads
-    says_nothing = heads.classifier_init != "label-text" and TEXT not in heads.classifier_parts
+    says_nothing = heads.classifier_init not in ("label-text", "label-graph") and TEXT not in heads.classifier_parts
     return heads.classifier and not heads.dual and says_nothing and config.pool.labels == "picked"
 
 

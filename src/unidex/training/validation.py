@@ -265,7 +265,7 @@ class Validation:
             logger.info("No probabilities: %d validation texts, but %d are needed.", len(self.split), MIN_TEXTS)
             return None
         texts = list(self.split.texts)
-        words = KnownWords.of(network.encoder, self.dataset.labels.texts)
+        words = KnownWords.of(network.encoder, self.dataset.labels.encoder_texts)
         familiarity_N, random_M = (None, None) if words is None else words.familiarities(texts)
         places = Places.of(found, self.split.positives, self.split.filter_pairs, self._counts(), familiarity_N)
         return fit_calibration(places, random_M=random_M)[0]
@@ -282,7 +282,7 @@ class Validation:
     @cached_property
     def lexical(self) -> LexicalPart:
         """The words of the labels."""
-        return LexicalPart.of(self.dataset.labels.texts)
+        return LexicalPart.of(self.dataset.labels.texts, self.dataset.labels.concepts)
 
     def _scorer(self, network: Network, config: Config, weights: Weights) -> Scorer:
         """The scorer that a model with this network has.
@@ -291,7 +291,6 @@ class Validation:
         """
         layout, predict = Layout.of(network, weights), config.predict
         counts = self._counts()
-        labels = network.label_vectors(self.labels).gathered(self.processes)
         knn = None
         if weights.knn > 0 or predict.rank == "learned":
             train = network.text_vectors(self.train_texts[self.rows], self.processes)
@@ -301,7 +300,7 @@ class Validation:
                 num_nearest=predict.knn_texts,
                 temperature=predict.knn_temperature,
             )
-        index = build_index(network, layout, labels, counts)
+        index = build_index(network, layout, self.labels, counts, processes=self.processes)
         lexical = self.lexical if predict.rank == "learned" else None
         return Scorer(layout, index, LabelFrequencies(counts), knn, lexical=lexical)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from unidex import progress
 from unidex.data.dataset import Dataset, Propensity, Split
+from unidex.metrics import LIMIT
 from unidex.metrics.evaluation import places_needed
 from unidex.topk import TopK
 from unidex.verbs.judgement import judge, read_for
@@ -27,6 +28,7 @@ def evaluate(
     split: str | None = None,
     mode: Mode | None = None,
     k: int = 100,
+    limit: int = LIMIT,
     with_train_texts: bool = False,
     propensity: Propensity | None = None,
 ) -> Scores:
@@ -41,14 +43,16 @@ def evaluate(
         split: "test" or "train" for one part of the data set.
         mode: the heads to predict with.
         k: labels to predict per text.
+        limit: labels per text that count in the averages over documents, subjects and pairs.
         with_train_texts: count texts that the model was trained on; else they are left out.
         propensity: constants other than those of the training data.
     """
     if not isinstance(dataset, Dataset):
         dataset = read_for(model, dataset)
     judged = judge(model, dataset, split=split, with_train_texts=with_train_texts, propensity=propensity)
-    topk = predict_split(model, judged.split, mode, k)
-    scores = score_places(topk, judged.split, judged.frequencies_L, judged.num_train, judged.propensity)
+    topk = predict_split(model, judged.split, mode, max(k, limit))
+    about = (judged.frequencies_L, judged.num_train, judged.propensity)
+    scores = score_places(topk, judged.split, *about, limit=limit)
     return replace(
         scores,
         num_left_out=judged.num_left_out,

@@ -77,10 +77,11 @@ def add_labels(
     """Add labels to a model folder, by text or from a file; they are on the disk when this returns."""
     if file is None:
         (reading or ReadOptions()).refuse_others((), "labels without --file")
-    new = [(text, text) for text in texts] + ([] if file is None else read_new_labels(file, reading))
+    new: list[dict[str, Any]] = [{"uid": text, "text": text} for text in texts]
+    new += [] if file is None else read_new_labels(file, reading)
     if not new:
         raise DataError("there must be at least one label to add, but none is given; name texts or --file")
-    return change_labels(load_model(folder), {"add": [{"uid": uid, "text": text} for text, uid in new]})
+    return change_labels(load_model(folder), {"add": new})
 
 
 def remove_labels(folder: Path, uids: Sequence[str]) -> list[LabelRow]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from unidex.data.dataset import Dataset, Propensity, Split
 from unidex.data.predictions import read_predictions
 from unidex.errors import DataError, quoted
+from unidex.metrics import LIMIT
+from unidex.metrics.averages import averages
 from unidex.metrics.bins import Bin
 from unidex.metrics.evaluation import Evaluation
 from unidex.topk import TopK
@@ -28,6 +30,8 @@ class Scores:
     classes: list[Bin]  # the same for head, torso and tail labels
     num_texts: int  # texts that were scored
     num_filtered: int  # filter pairs that were left out of the predictions
+    # Averages over documents, subjects and pairs, and NDCG, as Annif gives them (``metrics.averages``)
+    averages: dict[str, Any] = field(default_factory=dict)
     # For a model: train texts that were left out (None if unknown), labels that it does not know, and their pairs
     num_left_out: int | None = 0
     num_unknown_labels: int = 0
@@ -42,6 +46,7 @@ class Scores:
             classes=[Bin(**group) for group in values["classes"]],
             num_texts=values["num_texts"],
             num_filtered=values["filter_pairs"],
+            averages=values.get("averages", {}),
             **{name: values[name] for name in _JUDGED if name in values},
         )
 
@@ -53,14 +58,15 @@ class Scores:
             "classes": [asdict(group) for group in self.classes],
             "num_texts": self.num_texts,
             "filter_pairs": self.num_filtered,
+            "averages": self.averages,
             **{name: getattr(self, name) for name in _JUDGED},
         }
 
 
-def score_topk(topk: TopK, dataset: Dataset, split: Split, *, use_filter: bool = True) -> Scores:
+def score_topk(topk: TopK, dataset: Dataset, split: Split, *, use_filter: bool = True, limit: int = LIMIT) -> Scores:
     """Score predictions for the texts of a split; propensities and frequencies come from the train texts."""
     about = (dataset.label_frequencies(), len(dataset.train), dataset.propensity)
-    return score_places(topk, split, *about, use_filter=use_filter)
+    return score_places(topk, split, *about, use_filter=use_filter, limit=limit)
 
 
 def score_places(
@@ -71,24 +77,34 @@ def score_places(
     propensity: Propensity,
     *,
     use_filter: bool = True,
+    limit: int = LIMIT,
 ) -> Scores:
-    """Score predictions for texts, with the number of train texts per label and in all."""
+    """Score predictions for texts, with the number of train texts per label and in all.
+
+    ``limit`` is the number of labels per text of the averages.
+    """
+    if limit < 1:
+        raise DataError(f"--limit must be at least 1, but is {limit}")
+    filter_pairs = split.filter_pairs if use_filter else None
     evaluation = Evaluation(frequencies_L, num_train, propensity)
-    evaluation.add(topk, split.positives, split.filter_pairs if use_filter else None)
+    evaluation.add(topk, split.positives, filter_pairs)
     return Scores(
         metrics=evaluation.results(),
         bins=evaluation.bins(5),
         classes=evaluation.classes(5),
         num_texts=evaluation.num_rows,
         num_filtered=int(split.filter_pairs.nnz) if use_filter else 0,
+        averages=averages(topk, split.positives, filter_pairs, limit),
     )
 
 
-def score_predictions(file: Path, dataset: Dataset, *, split: str = "test", use_filter: bool = True) -> Scores:
+def score_predictions(
+    file: Path, dataset: Dataset, *, split: str = "test", use_filter: bool = True, limit: int = LIMIT
+) -> Scores:
     """Score a file of predictions."""
     texts = find_split(dataset, split)
     topk = read_predictions(file, dataset, "test" if split == "test" else "train")
-    return score_topk(topk, dataset, texts, use_filter=use_filter)
+    return score_topk(topk, dataset, texts, use_filter=use_filter, limit=limit)
 
 
 def find_split(dataset: Dataset, split: str | None = "test") -> Split:

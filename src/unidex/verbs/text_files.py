@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from scipy import sparse
 
+from unidex.data.concepts import NOTHING
+from unidex.data.dataset import Labels
 from unidex.data.files import lines
 from unidex.data.formats.cells import guess
-from unidex.data.formats.columns import check_given, label_columns
+from unidex.data.formats.columns import check_given
+from unidex.data.formats.label_files import read_new_records
 from unidex.data.formats.label_numbers import NO_LABEL, Numbering, RawLabel, UnknownLabelError, name_of
+from unidex.data.formats.skos import is_vocabulary, read_vocabulary
 from unidex.data.formats.table_files import Table, find_columns, kind_of, open_table, row_error
 from unidex.data.formats.table_rows import Rows, string_cells
 from unidex.data.formats.text_source import FORMATS, open_texts
+from unidex.data.label_records import labels_of
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, quoted
 from unidex.model.journal import unknown_label
@@ -53,30 +59,31 @@ def read_pairs(model: Model, file: Path, options: ReadOptions | None = None) -> 
     return texts, sparse.csr_array((ones, positives.indices, positives.indptr), shape=positives.shape)
 
 
-def read_new_labels(file: Path, options: ReadOptions | None = None) -> list[tuple[str, str]]:
-    """Read (text, uid) of labels to add: from a table, or one text per line. Without a uid, the text is the uid."""
+def read_new_labels(file: Path, options: ReadOptions | None = None) -> list[dict[str, Any]]:
+    """Read labels to add, as a journal has them: from a table, a vocabulary, or one text per line.
+
+    Without a uid, the text is the uid.
+    """
     options = options or ReadOptions()
+    if is_vocabulary(file) and options.format is None:
+        options.refuse_others(("language",), "a vocabulary")
+        return _additions(read_vocabulary(file, options.language))
     if kind_of(file) is None and options.format in (None, "text"):
         options.refuse_others(("format",), "a file of one label per line; it has no columns")
-        return [(text, text) for _, text in lines(file) if text.strip()]
+        return [{"uid": text, "text": text} for _, text in lines(file) if text.strip()]
     table = _table(file, options)
     check_given(table.names, options.columns, file)
     given = options.columns or ({"text": table.names[0]} if len(table.names) == 1 else {})
-    columns = label_columns(table.names, given, options.text, file)
-    found: list[tuple[str, str]] = []
-    num_rows = 0
-    for block in table.blocks(columns):
-        parts = [[cell or "" for cell in block[role]] for role in columns if role != "uid"]
-        texts = [" ".join(part for part in row if part).strip() for row in zip(*parts, strict=True)]
-        uids = block.get("uid", [None] * len(texts))
-        for row, (text, uid) in enumerate(zip(texts, uids, strict=True), start=num_rows):
-            name = "" if uid is None else name_of(uid).strip()
-            if not text and name:
-                raise row_error(table, row, f"a label must have a text, but {quoted(name)} has none; give it one")
-            if text:
-                found.append((text, name or text))
-        num_rows += len(texts)
-    return found
+    records = read_new_records(table, options, given)
+    return _additions(labels_of(records, options.language)) if records else []
+
+
+def _additions(labels: Labels) -> list[dict[str, Any]]:
+    """Labels as a journal has them."""
+    return [
+        {"uid": labels.uid(label), "text": text, **msgspec.to_builtins(labels.concepts.get(label, NOTHING))}
+        for label, text in enumerate(labels.texts)
+    ]
 
 
 class _ModelLabels(Numbering):

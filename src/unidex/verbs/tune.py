@@ -25,6 +25,7 @@ from unidex.data.read_options import ReadOptions
 from unidex.errors import ConfigError, MissingExtraError, UnidexError
 from unidex.report.trial_page import tuning_page
 from unidex.storage.atomic import write_text
+from unidex.storage.disk_errors import writing
 from unidex.storage.locks import LockedError, locked
 from unidex.verbs.comparison.records import fingerprint
 from unidex.verbs.search_space import Dimension, search_space
@@ -62,7 +63,8 @@ def tune(
     space = search_space(base)
     dataset = read(data, reading)
     study = {"data": fingerprint(dataset), "recipe": base.model_dump(), "seed": seed}
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     try:
         with locked(folder / "tune", wait_seconds=0.0):
             _check_study(folder / _STUDY, study)
@@ -127,7 +129,7 @@ def _run_trials(
             chosen = [f"{one.name}={one.as_text(values[one.name])}" for one in space]
             trial = {"number": number, "values": values, "settings": chosen}
             trial |= _measured(data, recipe, [*settings, *chosen], seed, device)
-            with (folder / TRIALS).open("a", encoding="utf-8") as out:
+            with writing(folder / TRIALS), (folder / TRIALS).open("a", encoding="utf-8") as out:
                 out.write(json.dumps(trial) + "\n")
                 out.flush()
                 os.fsync(out.fileno())
@@ -154,7 +156,7 @@ def _read_trials(file: Path) -> list[dict[str, Any]]:
     content = file.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     if len(whole) < len(content):
-        file.write_bytes(whole)
+        os.truncate(file, len(whole))
     return [json.loads(line) for line in whole.splitlines()]
 
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from helpers.command import UNIDEX, assert_one_line, call, run
+from helpers.command import UNIDEX, assert_one_line, call, run, run_cold
 from helpers.shop_files import RAW, put
 from helpers.waits import PATIENCE, wait_until
 from unidex import __version__
@@ -138,7 +138,7 @@ def test_wrong_usage_is_exit_code_2(arguments):
 
 
 def test_help_and_version(tmp_path):
-    done = run("--version")
+    done = run_cold("--version")
     assert (done.returncode, done.stdout) == (0, f"unidex {__version__}\n")
     assert call("--help").exit_code == 0
     for verb in ("inspect", "convert", "score"):
@@ -208,7 +208,7 @@ def test_logs_go_to_standard_error_and_quiet_silences_them(tmp_path):
 def test_results_are_utf8_whatever_the_locale(tmp_path):
     put(tmp_path, {"a.jsonl": '{"text": "é漢🙂", "labels": ["ü"]}\n'})
     for environment in ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
-        done = run("-q", "inspect", tmp_path / "a.jsonl", "--test-fraction", 0, "--json", **environment)
+        done = run_cold("-q", "inspect", tmp_path / "a.jsonl", "--test-fraction", 0, "--json", **environment)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["examples"][0]["text"] == "é漢🙂"
 

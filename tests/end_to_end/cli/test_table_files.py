@@ -260,8 +260,8 @@ def test_wrong_files_are_one_line_and_nothing_is_written(model, tmp_path, argume
 
 
 def test_a_row_that_breaks_late_leaves_no_table(model, tmp_path):
-    # What a killed process has left is deleted; process numbers are far smaller.
-    (tmp_path / ".unfinished-999999999-b.csv").write_text("half")
+    # What a killed process has left is deleted.
+    (tmp_path / ".unfinished-0123abcd-b.csv").write_text("half")
     put_csv(tmp_path / "a.csv", [*([["w0a", "x"]] * 9000), ["w0a"]], ["note", "b"])
     with pytest.raises(DataError, match=r"a.csv:9002: a row must have 2 cells"):
         call("predict", model, tmp_path / "a.csv", "-k", 1, "--out", tmp_path / "b.csv")

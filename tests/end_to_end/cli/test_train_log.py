@@ -10,7 +10,8 @@ import termios
 
 import pytest
 
-from helpers.command import UNIDEX
+from helpers import warm_start
+from helpers.command import run
 from helpers.synthetic import topics
 
 COLUMNS = 80
@@ -34,20 +35,18 @@ def on_a_terminal(command):
     reading, writing = pty.openpty()
     fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=writing, env=environment | {"TERM": "xterm"}, text=True
-    ) as process:
-        os.close(writing)
-        shown = b""
-        while True:
-            try:
-                block = os.read(reading, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not block:
-                break
-            shown += block
-        printed = process.stdout.read()
+    process = warm_start.start(*command, stdout=subprocess.PIPE, stderr=writing, env=environment | {"TERM": "xterm"})
+    os.close(writing)
+    shown = b""
+    while True:
+        try:
+            block = os.read(reading, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not block:
+            break
+        shown += block
+    printed, _ = process.communicate()
     os.close(reading)
     assert process.returncode == 0, shown.decode()
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
@@ -55,7 +54,7 @@ def on_a_terminal(command):
 
 
 def test_a_terminal_shows_one_bar_with_the_phase_and_the_time_left(table, tmp_path):
-    lines, _ = on_a_terminal([UNIDEX, "train", str(table), "--out", str(tmp_path / "model")])
+    lines, _ = on_a_terminal(["train", table, "--out", tmp_path / "model"])
     bars = [line for line in lines if "━" in line and line.startswith("training ")]
     assert max(map(len, bars)) <= COLUMNS
     found = [re.search(r"(\d+)%  (?:[\d:]+ left)  (.*)$", bar) for bar in bars]
@@ -71,12 +70,8 @@ def test_a_terminal_shows_one_bar_with_the_phase_and_the_time_left(table, tmp_pa
 
 
 def test_elsewhere_the_log_is_plain_lines_that_say_why(table, tmp_path):
-    done = subprocess.run(
-        [UNIDEX, "train", str(table), "--out", str(tmp_path / "model"), "--set", "train.min_gain=0.5"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run("train", table, "--out", tmp_path / "model", "--set", "train.min_gain=0.5")
+    assert done.returncode == 0, done.stderr
     assert not re.search("[\x1b\r━]", done.stderr)
     log = re.sub(r"\d+(\.\d+)?", "0", done.stderr)
     for said in (

@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from helpers.command import UNIDEX, run
+from helpers import warm_start
+from helpers.command import run
 from helpers.synthetic import topics
 from helpers.waits import wait_until
 from unidex.config.recipes import load
@@ -41,9 +42,10 @@ def test_a_search_that_was_killed_continues_as_if_it_had_not_been(table, tmp_pat
     assert whole.returncode == 0, whole.stderr
     assert "Trial 4 of 4: P@1 " in whole.stderr
     killed = tmp_path / "killed"
-    with subprocess.Popen([UNIDEX, *map(str, arguments(killed, NUM_TRIALS))], stderr=subprocess.DEVNULL) as process:
-        wait_until(lambda: len(trials_in(killed)) >= 2)
-        process.kill()
+    process = warm_start.start(*arguments(killed, NUM_TRIALS), stderr=subprocess.PIPE)
+    wait_until(lambda: len(trials_in(killed)) >= 2)
+    process.kill()
+    process.communicate()
     done = len(trials_in(killed))
     assert 2 <= done < NUM_TRIALS
     with (killed / "trials.jsonl").open("a", encoding="utf-8") as file:

@@ -2,12 +2,10 @@
 
 import ast
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
+from helpers import warm_start
 from helpers.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -35,13 +33,7 @@ def program_of(notebook):
     ],
 )
 def test_a_notebook_runs_and_shows_what_it_says(name, lines):
-    done = subprocess.run(
-        [sys.executable, "-c", program_of(ROOT / "examples" / f"{name}.ipynb")],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    done = warm_start.run(program=program_of(ROOT / "examples" / f"{name}.ipynb"))
     assert done.returncode == 0, done.stderr[-3000:]
     for line in lines:
         assert line in done.stdout

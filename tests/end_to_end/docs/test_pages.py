@@ -4,11 +4,10 @@ import doctest
 import re
 import shlex
 import subprocess
-import sys
 
 import pytest
 
-from helpers.command import UNIDEX
+from helpers import warm_start
 from helpers.paths import DOCS, ROOT
 
 
@@ -32,16 +31,13 @@ def test_every_command_prints_what_the_page_shows(page, num_files, num_commands,
         (tmp_path / name).write_text(content, encoding="utf-8")
     for command, _, expected in commands:
         program, *arguments = shlex.split(command)
-        done = subprocess.run(
-            [UNIDEX if program == "unidex" else program, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            cwd=tmp_path,
-        )
-        assert (command, done.stdout) == (command, expected)
-        assert done.returncode == (1 if expected.startswith("unidex: ") else 0)
+        pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "cwd": tmp_path}
+        if program == "unidex":
+            process = warm_start.start(*arguments, **pipe)
+        else:
+            process = subprocess.Popen([program, *arguments], text=True, encoding="utf-8", **pipe)
+        assert (command, process.communicate()[0]) == (command, expected)
+        assert process.returncode == (1 if expected.startswith("unidex: ") else 0)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +57,7 @@ def test_every_python_session_prints_what_the_page_shows(page):
 
 
 def test_the_example_goes_from_a_table_to_predictions():
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "from_csv.py"], capture_output=True, text=True, encoding="utf-8"
-    )
+    done = warm_start.run(program=(ROOT / "examples" / "from_csv.py").read_text(encoding="utf-8"))
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     assert first == "the printer has no toner -> printing, supplies"

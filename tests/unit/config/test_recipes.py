@@ -49,6 +49,9 @@ def test_ngame_has_the_settings_of_its_paper():
     assert (dual.loss.margin, dual.loss.hardest_negatives, dual.loss.sampled_positives) == (0.3, 10, 1)
     assert classifier.train.freeze_encoder
     assert (classifier.loss.margin, classifier.loss.hardest_positives, classifier.loss.hardest_negatives) == (0.2, 3, 5)
+    assert (dual.loss.triplet_temperature, classifier.loss.triplet_temperature) == (0.1, 1.0)
+    assert classifier.pool.cluster_growth == [10, 15, 20, 25, 30, 35, 40]
+    assert (classifier.pool.batches, classifier.pool.hard_negatives, classifier.pool.fill) == ("clustered", 0, True)
     assert (classifier.heads.dropout, classifier.train.epochs, classifier.train.batch_size) == (0.5, 100, 2048)
 
 
@@ -56,7 +59,41 @@ def test_siamesexml_has_the_constants_of_its_paper():
     dual, classifier = load("siamesexml").in_stages().values()
     assert (dual.loss.contrastive_c, dual.loss.contrastive_d, dual.train.batch_size) == (0.9, 1.5, 4095)
     assert (classifier.loss.contrastive_c, classifier.loss.contrastive_d) == (0.75, 3.0)
-    assert (classifier.loss.contrastive_min, classifier.pool.shortlist) == (0.05, 500)
+    # Terms are scaled by 1/d = 1/3 before those below 0.05 are dropped.
+    assert (classifier.loss.contrastive_min, classifier.pool.shortlist) == (0.15, 500)
+    assert (dual.loss.hardest_negatives, dual.encoder.layer_dropout, classifier.train.batch_size) == (1, 0.0, 253)
+    # The residual layer is the identity in the first stage and learns in the second, on fixed words.
+    assert (dual.train.lr_heads, classifier.train.lr_encoder, classifier.train.freeze_encoder) == (0.0, 0.0, False)
+    assert classifier.heads.classifier_init == "label-graph"
+
+
+def test_unidec_is_the_headline_model_and_depsl_is_one_way():
+    unidec = load("unidec", ["encoder.kind=transformer"])
+    assert (unidec.loss.dual, unidec.loss.classifier, unidec.loss.classifier_bce) == (*["decoupled-softmax"] * 2, 1.0)
+    assert (2 * unidec.heads.dim, unidec.train.batch_size, unidec.pool.size) == (768, 576, 3000)
+    assert "distilbert" in unidec.encoder.path
+    assert load("unidec").loss.classifier_bce == 0
+    assert load("depsl").loss.text_to_label == 1.0
+    assert load("depsl", ["encoder.kind=transformer"]).heads.dim == 512
+
+
+def test_dexml_on_mined_negatives_has_one_drawn_positive_and_the_best_hundred():
+    mined = load("dexml-mined", ["encoder.kind=transformer"])
+    assert (mined.loss.dual, mined.pool.positives, mined.pool.fill, mined.pool.shortlist) == (
+        "one-positive",
+        1,
+        False,
+        100,
+    )
+
+
+def test_weight_decay_reaches_classifiers_where_the_authors_have_it():
+    decays = {name: load(name, ["encoder.kind=transformer"]).train for name in ("renee", "cascadexml", "unidec")}
+    assert {name: train.classifier_decay for name, train in decays.items()} == {
+        "renee": 1e-4,
+        "cascadexml": 0.005,
+        "unidec": 0.05,
+    }
 
 
 def test_every_setting_has_a_meaning():

@@ -21,7 +21,7 @@ from unidex import progress
 from unidex.config.recipes import load
 from unidex.data.texts import Texts
 from unidex.errors import ConfigError, DataError, ModelError
-from unidex.features import single_text
+from unidex.features import cache, single_text
 from unidex.features.cache import cached_transform, fingerprint
 from unidex.features.extractor import FeatureExtractor
 from unidex.features.vocabulary import Counter as KeyCounter
@@ -379,17 +379,20 @@ def test_a_damaged_cache_is_made_again(tmp_path, damage):
     assert [path.name for path in tmp_path.iterdir()] == [place.name]
 
 
-def test_a_failed_making_leaves_nothing(tmp_path, monkeypatch):
+def test_features_that_cannot_be_cached_stay_in_memory(tmp_path, monkeypatch, caplog):
     features = FeatureExtractor.fit(TEXTS, LABELS, settings_with(min_df=1))
 
-    def broken(self, texts):
-        yield self._plain_rows(texts[:2])
-        raise OSError("the disk is full")
+    def broken(folder, features, texts):
+        (folder / "weights").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(FeatureExtractor, "rows", broken)
-    with pytest.raises(OSError, match="the disk is full"):
-        cached_transform(features, TEXTS, tmp_path)
+    monkeypatch.setattr(cache, "_write", broken)
+    assert (cached_transform(features, TEXTS, tmp_path) != features.transform(TEXTS)).nnz == 0
     assert list(tmp_path.iterdir()) == []
+    assert "No space left on device" in caplog.text
+    # The cache cannot even be made.
+    (tmp_path / "file").write_text("")
+    assert (cached_transform(features, TEXTS, tmp_path / "file") != features.transform(TEXTS)).nnz == 0
 
 
 def test_cache_of_texts_without_features(tmp_path):

@@ -42,11 +42,10 @@ def naive(scores, c, d, num_negatives, min_term):
         positives, negatives = pairs(i)
         if not positives:
             continue
-        total = sum(positives.values())
-        value = sum(w / total * (-math.log(c) + d * (1 - float(scores[i, p]))) for p, w in positives.items())
+        value = sum(w * (-math.log(c) + d * (1 - float(scores[i, p]))) for p, w in positives.items())
         hardest = sorted((float(scores[i, n]) for n in negatives), reverse=True)[:num_negatives]
         terms = [-math.log(1 - (c / math.exp(d)) * math.exp(d * s)) for s in hardest]
-        texts.append(value + sum(term for term in terms if term >= min_term) / max(1, len(terms)))
+        texts.append(value + sum(term for term in terms if term >= min_term))
     return sum(texts) / len(texts)
 
 
@@ -107,18 +106,34 @@ def test_triplet_on_the_hardest_positives_is_triplet_on_those_alone():
     scores = cosines(3)
     limited = triplet(scores.clone(), TARGETS, num_positives=1, num_negatives=2)
     rows, columns = TARGETS.rows, TARGETS.columns
-    # By hand: the lowest positive of each text keeps its target, the others are neither positives nor negatives.
+    # By hand: of each text, the positive with the largest target x shortfall keeps its target; the others are neither
+    # positives nor negatives.
     weights = torch.zeros_like(TARGETS.weights)
     for i in range(4):
         own = [number for number in range(len(rows)) if rows[number] == i]
         if own:
-            lowest = min(own, key=lambda number: float(scores[i, columns[number]]))
-            weights[lowest] = TARGETS.weights[lowest]
+            bar = max((float(scores[i, label]) for label in pairs(i)[1]), default=-10.0) + 0.3
+            short = {number: bar - float(scores[i, columns[number]]) for number in own}
+            hardest = max(own, key=lambda n: short[n] * (float(TARGETS.weights[n]) if short[n] > 0 else 1))
+            weights[hardest] = TARGETS.weights[hardest]
     by_hand = Targets(rows, columns, weights, TARGETS.ignored_rows, TARGETS.ignored_columns, TARGETS.shape)
     wanted = triplet(scores.clone(), by_hand, num_negatives=2)
     assert torch.equal(limited.gradient, wanted.gradient)
     assert limited.value == wanted.value
     assert triplet(scores.clone(), TARGETS, num_positives=9).value == triplet(scores.clone(), TARGETS).value
+
+
+def test_a_weak_target_with_a_low_score_does_not_take_the_place_of_a_strong_one():
+    # Gandalf's targets: the score of a weak one is low for a good reason.
+    targets = Targets.of([0, 0], [0, 1], [1.0, 0.1], shape=(1, 3))
+    gradient = triplet(torch.tensor([[0.5, 0.2, 0.6]]), targets, num_positives=1).gradient
+    assert gradient[0, 0] < 0
+    assert gradient[0, 1] == 0
+    # Among equal targets the lowest score is the hardest.
+    equal = Targets.of([0, 0], [0, 1], [0.1, 0.1], shape=(1, 3))
+    gradient = triplet(torch.tensor([[0.5, 0.2, 0.6]]), equal, num_positives=1).gradient
+    assert gradient[0, 0] == 0
+    assert gradient[0, 1] < 0
 
 
 def test_hardest_positives_leaves_positives_that_were_not_drawn_out():

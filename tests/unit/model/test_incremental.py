@@ -1,9 +1,6 @@
 """Teaching: the vectors of a few labels turn towards new texts, in every kind of model, and nothing else moves."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from helpers.command import run
 from helpers.synthetic import QUICK, topics
 from unidex.config import recipes as recipes
 from unidex.data.texts import Texts
@@ -417,12 +415,6 @@ def test_any_texts_can_be_taught(folders, told):
 # The verb.
 
 
-def unidex(*arguments):
-    command = [sys.executable, "-m", "unidex", *map(str, arguments)]
-    plain = {**os.environ, "NO_COLOR": "1"}
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=plain)
-
-
 def test_learning_the_same_pairs_again_moves_vectors_further(folders):
     model = Model.load(folders("classifier"))
     label = worst_label(model, ASKED)
@@ -440,7 +432,7 @@ def test_the_verb_writes_a_copy_or_the_folder_itself_with_the_labels_of_its_jour
     add_labels(folder, ["a thing nobody knew"], None)
     rows = [{"text": text, "labels": ["a thing nobody knew"]} for text in TAUGHT]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    done = unidex("labels", "teach", folder, file, "--out", tmp_path / "copy", "--json")
+    done = run("labels", "teach", folder, file, "--out", tmp_path / "copy", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told == {
@@ -466,7 +458,7 @@ def test_the_verb_names_the_line_that_is_wrong_and_leaves_the_folder(folders, tm
         teach_labels(folder, file)
     assert (folder / "manifest.json").read_bytes() == before
     file.write_text('{"text": "a", "labels": ["L1", "L2"]}\n', encoding="utf-8")
-    done = unidex("labels", "teach", folder, file)
+    done = run("labels", "teach", folder, file)
     assert done.stdout.startswith(f"{folder}: 2 labels taught with 2 pairs of 1 texts, against ")
 
 

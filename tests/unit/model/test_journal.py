@@ -1,7 +1,6 @@
 """Labels that change after a model was saved: kept whole through kill -9, by many processes, and read by all."""
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import warm_start
 from helpers.command import call
 from helpers.strategies import strings
 from helpers.synthetic import QUICK, topics
@@ -63,10 +63,7 @@ def alive(model):
 
 
 def python(program, *words):
-    command = [sys.executable, "-c", program, *map(str, words)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
+    return warm_start.start(*words, program=program, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def assert_same_answers(model, other):

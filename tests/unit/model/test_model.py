@@ -1,13 +1,11 @@
 """The trained model: the same after saving and loading, labels that come and go, damage that is named."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from helpers.command import run
 from helpers.synthetic import QUICK, topics
 from unidex.data import formats
 from unidex.errors import DataError, ModelError
@@ -176,33 +174,27 @@ def test_labels_verbs_change_the_folder(folder, tmp_path):
         remove_labels(tmp_path / "m", ["L3"])
 
 
-def unidex(*words, text=None):
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "unidex", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, input=text, env=environment)
-
-
 def test_command_line_from_training_to_predictions(tmp_path):
     data = topics()
     formats.write(data, tmp_path / "data", "jsonl")
     settings = [word for setting in QUICK for word in ("--set", setting)]
     out = tmp_path / "model"
-    done = unidex("train", tmp_path / "data", "--out", out, "--recipe", "unidec", *settings, "--json")
+    done = run("train", tmp_path / "data", "--out", out, "--recipe", "unidec", *settings, "--json")
     assert done.returncode == 0, done.stderr
     trained = json.loads(done.stdout)
     assert trained["test"]["P@1"] > 90
-    scores = json.loads(unidex("evaluate", out, tmp_path / "data", "--json").stdout)
+    scores = json.loads(run("evaluate", out, tmp_path / "data", "--json").stdout)
     assert scores["P@1"] == trained["test"]["P@1"]
     assert {"P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "nDCG@5", "R@10", "coverage@5"} <= scores.keys()
-    done = unidex("predict", out, "-", "-k", 2, "--json", text=f"{TEXTS[0]}\n{TEXTS[1]}\n")
+    done = run("predict", out, "-", "-k", 2, "--json", text=f"{TEXTS[0]}\n{TEXTS[1]}\n")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["text"] for row in rows] == TEXTS[:2]
     assert rows[0]["labels"][0].keys() == {"id", "uid", "text", "score", "frequency"}
     # What predict prints, score reads.
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
-    (tmp_path / "predictions.jsonl").write_text(unidex("predict", out, tmp_path / "texts.txt", "--json").stdout)
-    again = json.loads(unidex("score", tmp_path / "predictions.jsonl", tmp_path / "data", "--json").stdout)
+    (tmp_path / "predictions.jsonl").write_text(run("predict", out, tmp_path / "texts.txt", "--json").stdout)
+    again = json.loads(run("score", tmp_path / "predictions.jsonl", tmp_path / "data", "--json").stdout)
     assert again["P@1"] == scores["P@1"]
-    listed = json.loads(unidex("labels", "list", out, "--search", "w0a", "--json").stdout)
+    listed = json.loads(run("labels", "list", out, "--search", "w0a", "--json").stdout)
     assert listed["labels"][0]["uid"] == "L0"
-    assert unidex("predict", tmp_path / "nothing", "-", text="a\n").returncode == 1
+    assert run("predict", tmp_path / "nothing", "-", text="a\n").returncode == 1

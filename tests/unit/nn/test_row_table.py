@@ -54,6 +54,23 @@ def test_row_sgd_equals_dense_sgd_with_momentum():
     torch.testing.assert_close(rows.table.weight, dense.detach(), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize(("kind", "reference"), [(RowAdam, torch.optim.AdamW), (RowSGD, torch.optim.SGD)])
+def test_weight_decay_equals_that_of_torch_and_leaves_biases_alone(kind, reference):
+    torch.manual_seed(0)
+    start, grads = torch.randn(5, 4, dtype=torch.float64), torch.randn(7, 5, 4, dtype=torch.float64)
+    decayed, bias = torch.nn.Parameter(start[:, :3].clone()), torch.nn.Parameter(start[:, 3:].clone())
+    groups = [{"params": [decayed], "weight_decay": 0.3}, {"params": [bias], "weight_decay": 0.0}]
+    dense = reference(groups, lr=0.1, **({"momentum": 0.9} if reference is torch.optim.SGD else {}))
+    for grad in grads:
+        dense.zero_grad()
+        ((decayed * grad[:, :3]).sum() + (bias * grad[:, 3:]).sum()).backward()
+        dense.step()
+    rows = kind(RowTable(start.clone()), decay=0.3, has_bias=True)
+    run(rows, torch.arange(5), grads)
+    wanted = torch.cat([decayed.detach(), bias.detach()], dim=1)
+    torch.testing.assert_close(rows.table.weight, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_rows_used_by_several_parts_of_a_step_move_once_along_the_sum():
     torch.manual_seed(0)
     table, other = RowTable(torch.randn(6, 2)), RowTable(torch.randn(3, 2))

@@ -1,11 +1,13 @@
 """The learned ranker: its fit, its formula, its explanation and its file."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from helpers import warm_start
 from unidex.data.dataset import Propensity
 from unidex.errors import ModelError
 from unidex.metrics.propensity import inverse_propensity
@@ -177,6 +179,76 @@ def test_a_decision_tree_is_read_with_and_without_its_kind():
 def test_a_damaged_file_is_refused(fitted, damage):
     with pytest.raises(ModelError, match=r"ranker\.json must .*; copy the model again"):
         read_ranker(damage(json.loads(json.dumps(fitted.as_dict()))))
+
+
+def test_checked_trees_are_those_of_the_text(fitted):
+    import lightgbm
+
+    columns = np.random.default_rng(7).normal(size=(50, len(fitted.names)))
+    plain = lightgbm.Booster(model_str=fitted.trees)
+    for how in ({}, {"raw_score": True}, {"pred_contrib": True}):
+        assert np.array_equal(plain.predict(columns, **how), fitted.booster.predict(columns, **how))
+
+
+# Numbers and lines of the trees are changed at random, as somebody does who can also write a matching hash.
+DAMAGING = """
+import json, re, sys
+import numpy as np
+from unidex.errors import ModelError
+from unidex.scoring.fitted_ranker import read_ranker
+values = json.loads(open(sys.argv[1]).read())
+rng = np.random.default_rng(int(sys.argv[2]))
+ODD = ["-1", "0", "1", "63", "2147483647", "-2147483648", "99999999999999999999", "nan", "inf", "1e308", "", "x", "-7"]
+columns = {name: np.zeros((2, 3), dtype=np.float32) for name in values["names"]}
+columns["frequency"] = columns["frequency"].astype(np.int64)
+refused = 0
+for turn in range(int(sys.argv[3])):
+    text = values["trees"]
+    for _ in range(rng.integers(1, 4)):
+        if rng.random() < 0.2:
+            lines = text.split("\\n")
+            first, second = rng.integers(len(lines), size=2)
+            lines[first] = lines[second] if rng.random() < 0.5 else ""
+            text = "\\n".join(lines)
+        else:
+            numbers = list(re.finditer(r"-?[0-9.]+(e-?[0-9]+)?", text))
+            chosen = numbers[rng.integers(len(numbers))]
+            text = text[: chosen.start()] + str(rng.choice(ODD)) + text[chosen.end() :]
+    try:
+        found = read_ranker(values | {"trees": text})
+    except ModelError:
+        refused += 1
+        continue
+    from unidex.scoring.layout import Layout, Weights
+    ranker = found.ranker(Layout(4, 3, Weights(0.3, 0.5, 0.1)))
+    assert ranker.scores(columns).shape == (2, 3)
+    ranker.contributions(columns)
+print(refused)
+"""
+
+
+def test_trees_that_were_changed_on_purpose_do_not_end_the_process(fitted, tmp_path):
+    (tmp_path / "ranker.json").write_text(json.dumps(fitted.as_dict()))
+    done = warm_start.run(tmp_path / "ranker.json", 0, 40, program=DAMAGING)
+    assert done.returncode == 0, done.stderr
+    assert 10 < int(done.stdout) < 40
+
+
+@pytest.mark.parametrize(
+    ("field", "numbers"),
+    [
+        ("left_child", "1 2 3 4 5 6 7 8 9 10 11 12 13 -1"),
+        ("leaf_count", "1"),
+        ("split_feature", "0 x"),
+        ("decision_type", "1"),
+    ],
+)
+def test_trees_that_are_none_are_refused(fitted, field, numbers):
+    """Shared and repeated nodes would take 2^13 steps to walk, or for ever."""
+    values = fitted.as_dict()
+    values["trees"] = re.sub(rf"(?m)^{field}=.*$", f"{field}={numbers}", values["trees"])
+    with pytest.raises(ModelError, match=r"ranker\.json must hold trees"):
+        read_ranker(values)
 
 
 def test_features_of_heads_and_of_a_label_tree():

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from helpers.naive_features import some_text
-from helpers.naive_lexical import MAX_CHARACTERS, NaiveLexical
+from helpers.naive_lexical import MAX_CHARACTERS, NaiveLexical, naive_terms
+from unidex.data.concepts import Concept, Term
 from unidex.errors import ModelError
-from unidex.scoring import lexical
+from unidex.scoring import lexical, lexical_rows
 from unidex.scoring.lexical import LexicalPart
 
 LABELS = [
@@ -90,7 +91,7 @@ def test_a_text_is_read_up_to_a_number_of_characters():
 
 def test_more_texts_than_are_read_at_once_do_not_mix():
     """The buffer of a block is cleared: a word of one text is no word of the text at its place in the next block."""
-    texts = [TEXTS[number % len(TEXTS)] for number in range(5 * lexical._TEXTS_AT_ONCE + 3)]
+    texts = [TEXTS[number % len(TEXTS)] for number in range(5 * lexical_rows._TEXTS_AT_ONCE + 3)]
     part = LexicalPart.of(LABELS)
     found = part.overlaps(part.rows(texts), every_label(texts, part))
     alone = part.overlaps(part.rows(TEXTS), every_label(TEXTS, part))
@@ -100,7 +101,7 @@ def test_more_texts_than_are_read_at_once_do_not_mix():
 
 def test_more_labels_than_are_read_at_once_have_the_same_rows(monkeypatch):
     whole = LexicalPart.of(LABELS)
-    monkeypatch.setattr(lexical, "_CHUNK", 3)
+    monkeypatch.setattr(lexical_rows, "_CHUNK", 3)
     assert equal_matrices(LexicalPart.of(LABELS)._labels_LF, whole._labels_LF)
     assert equal_matrices(whole.rows(TEXTS), LexicalPart.of(LABELS).rows(TEXTS))
 
@@ -282,8 +283,66 @@ def test_a_few_texts_have_the_rows_of_many(monkeypatch):
     texts = ["", "Sea turtles", "getHTTPPort_2 of a sea", "turtles turtles", "Ünïcode ﬁne", "sea" * 900, "..."]
     part = LexicalPart.of(["sea turtles", "http port", "ünïcode", "a fine sea"])
     many = part.rows([*texts, *["sea"] * 20])[: len(texts)]
-    monkeypatch.setattr(lexical, "_MAX_WORDS", 3)
+    monkeypatch.setattr(lexical_rows, "_MAX_WORDS", 3)
     for few in (part.rows(texts), part.rows(texts), sparse.vstack([part.rows([text]) for text in texts], format="csr")):
         assert few.indptr.tolist() == many.indptr.tolist()
         assert few.indices.tolist() == many.indices.tolist()
         assert few.data.tolist() == many.data.tolist()
+
+
+# Several texts per label.
+
+FURTHER = {
+    1: Concept(texts=(Term("golden xyzzy"), Term("Schildkrötensuppe", "de"))),
+    4: Concept(texts=(Term("sea"),)),
+    9: Concept(notation="9"),
+}
+
+
+def naive_of_all_texts():
+    """Every text as a label of its own, with the frequencies and the number of the labels."""
+    texts = [*LABELS, *(term.text for label in sorted(FURTHER) for term in FURTHER[label].texts)]
+    naive = NaiveLexical(texts)
+    naive.num_counted = len(LABELS)
+    naive.frequencies.clear()
+    for label, text in enumerate(LABELS):
+        own = [naive_terms(text), *(naive_terms(term.text) for term in FURTHER.get(label, Concept()).texts)]
+        naive.frequencies.update({(kind, name) for terms in own for kind in terms for name in terms[kind]})
+    return naive, [[0], [1, 11, 12], [2], [3], [4, 13], *([label] for label in range(5, len(LABELS)))]
+
+
+def test_the_text_of_a_label_that_shares_most_counts():
+    part = LexicalPart.of(LABELS, FURTHER)
+    naive, rows_of = naive_of_all_texts()
+    texts = [*TEXTS, "an xyzzy", "Schildkrötensuppe"]
+    found = part.overlaps(part.rows(texts), every_label(texts, part))
+    for row, text in enumerate(texts):
+        for label, rows in enumerate(rows_of):
+            for name, kind in KINDS.items():
+                best = max(naive.overlap(kind, text, other) for other in rows)
+                assert found[name][row, label] == pytest.approx(best, abs=1e-6)
+            best = max(naive.coverage(text, other) for other in rows)
+            assert found["word_coverage"][row, label] == pytest.approx(best, abs=1e-6)
+        scores = [max(naive.rare_overlap(text, other, 100) for other in rows) for rows in rows_of]
+        order = sorted((label for label in range(len(LABELS)) if scores[label] > 0), key=lambda at: -scores[at])
+        best = part.search(part.rows([text]), 20)
+        np.testing.assert_allclose(best.scores[0, : len(order)], [scores[at] for at in order], atol=1e-6)
+        assert sorted(best.ids[0, : len(order)].tolist()) == sorted(order)
+        assert (best.ids[0, len(order) :] == -1).all()
+
+
+def test_labels_with_further_texts_come_later_and_are_saved(tmp_path):
+    part = LexicalPart.of(LABELS, FURTHER)
+    part.add(["plugh", "quux"], {1: Concept(texts=(Term("sea plugh"),))})
+    part.rename(1, "soup")
+    part.save(tmp_path / "lexical")
+    loaded = LexicalPart.load(tmp_path / "lexical", part.num_labels)
+    for one in (part, loaded):
+        assert one.search(one.rows(["plugh"]), 3).ids.tolist() == [[11, 12, -1]]
+        assert one.search(one.rows(["xyzzy"]), 1).ids.tolist() == [[1]]
+        assert one.overlaps(one.rows(["sea plugh"]), np.array([[12, 11]]))["word_coverage"].tolist() == [[1.0, 1.0]]
+    hidden = np.isin(np.arange(13), [1])
+    assert part.search(part.rows(["xyzzy"]), 1, hidden).ids.tolist() == [[-1]]
+    np.save(tmp_path / "lexical/further_labels.npy", np.array([1, 1, 4, 99]))
+    with pytest.raises(ModelError, match="labels must ascend and be below 13"):
+        LexicalPart.load(tmp_path / "lexical", part.num_labels)

@@ -3,12 +3,17 @@
 import asyncio
 import json
 import logging
+import shutil
 import socket
+import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 
+import httpx
 import pytest
 
 from helpers.served import ask
@@ -63,6 +68,48 @@ def test_a_body_that_does_not_come_is_given_up(nearby):
         assert b"connection: close" in answer
         assert b'"status":408' in answer
         assert time.monotonic() - started > 0.9
+
+
+def with_urllib(url, body):
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, body), timeout=PATIENCE)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+    raise AssertionError("it was answered")
+
+
+def with_httpx(url, body):
+    answer = httpx.post(url, content=body, timeout=PATIENCE)
+    return answer.status_code, answer.content
+
+
+def with_requests(url, body):
+    answer = pytest.importorskip("requests").post(url, data=body, timeout=PATIENCE)
+    return answer.status_code, answer.content
+
+
+def with_curl(url, body, *options):
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    command = ["curl", "--silent", "--show-error", "--write-out", " %{http_code}", "--data-binary", "@-", *options, url]
+    done = subprocess.run(command, input=body, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    answer, status = done.stdout.rsplit(b" ", 1)
+    return int(status), answer
+
+
+def with_curl_at_once(url, body):
+    """Without waiting for 100 Continue."""
+    return with_curl(url, body, "-H", "Expect:")
+
+
+@pytest.mark.parametrize("post", [with_urllib, with_httpx, with_requests, with_curl, with_curl_at_once])
+def test_ordinary_clients_see_why_a_large_body_is_refused(nearby, post):
+    """They send all of it before they read an answer: far more than the buffers of a socket hold."""
+    host, port = nearby.address
+    status, answer = post(f"http://{host}:{port}/v1/predict", b" " * (30 << 20))
+    assert status == 413
+    assert json.loads(answer)["detail"].startswith("the body must have at most 10,000 bytes")
 
 
 def test_slow_clients_hold_up_nobody(folder):

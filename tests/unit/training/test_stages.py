@@ -1,9 +1,6 @@
 """Several stages in one recipe: settings, what goes on from stage to stage, frozen encoders, resuming in each stage."""
 
 import json
-import os
-import subprocess
-import sys
 from itertools import combinations
 
 import numpy as np
@@ -11,6 +8,7 @@ import pytest
 import torch
 from scipy import sparse
 
+from helpers.command import run
 from helpers.stopped_runs import digest, kill_at_checkpoint, train_command
 from helpers.synthetic import QUICK, begun, topics
 from unidex.config.recipes import load
@@ -81,9 +79,7 @@ def test_a_printed_recipe_with_stages_reads_back(recipe, tmp_path):
     again = load(tmp_path / "printed.toml")
     assert again == config
     assert again.in_stages() == config.in_stages()
-    done = subprocess.run(
-        [sys.executable, "-m", "unidex", "config", str(recipe)], capture_output=True, text=True, check=True
-    )
+    done = run("config", recipe)
     assert '[[stages]]\nname = "first"' in done.stdout
     assert "epochs = 4  # passes over the texts" in done.stdout.split("[[stages]]")[1]
 
@@ -194,16 +190,15 @@ def command(data, out, recipe, *more):
 
 
 def test_a_run_that_is_killed_in_every_stage_resumes_to_the_same_model(recipe, tmp_path):
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     data = tmp_path / "topics"
     formats.write(topics(), data, "xc-raw")
     unbroken, broken, work = tmp_path / "unbroken", tmp_path / "broken", tmp_path / "broken.training"
-    subprocess.run(command(data, unbroken, recipe), check=True, capture_output=True, env=environment)
+    assert run(*command(data, unbroken, recipe)).returncode == 0
     resume = []
     for stage in ("first", "second"):
         kill_at_checkpoint(command(data, broken, recipe, *resume), work / f"training-{stage}")
         resume = ["--resume"]
-    done = subprocess.run(command(data, broken, recipe, "--resume"), capture_output=True, text=True, env=environment)
+    done = run(*command(data, broken, recipe, "--resume"))
     assert done.returncode == 0, done.stderr
     assert "Resumed at step" in done.stderr
     assert digest(broken) == digest(unbroken)

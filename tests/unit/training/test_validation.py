@@ -219,7 +219,7 @@ def test_label_points_leave_the_original_data_as_it_is(self_label):
     texts, labels = np.arange(240)[:, None], np.arange(1000, 1024)[:, None]
     settings = Augment(method="gandalf", self_label=self_label)
     given = TrainingSet(texts, labels, positives, pairs)
-    found = with_label_points(given, settings, 0, np.vstack)
+    found = with_label_points(given, settings, 0, np.vstack, given.labels, np.empty(0, dtype=np.int64))
     assert (found.positives[:240] != positives).nnz == 0
     assert (found.filter_pairs[:240] != pairs).nnz == 0
     assert found.texts[:240].tolist() == texts.tolist()

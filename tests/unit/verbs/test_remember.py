@@ -2,14 +2,12 @@
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from scipy import sparse
 
+from helpers.command import run
 from helpers.synthetic import QUICK, topics
 from unidex.errors import DataError, ModelError, UnidexError
 from unidex.model.model import Model
@@ -163,17 +161,12 @@ def test_remembering_at_once_equals_remembering_in_parts(folder):
     assert together.scorer.knn.nearest(together.encode(asked)).ids[:, 0].tolist() == list(range(1240, 1280))
 
 
-def unidex(*words):
-    command = [sys.executable, "-m", "unidex", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
-
-
 def test_command_line(folder, tmp_path):
     file = written(tmp_path / "pairs.jsonl", GOOD, {"text": "y", "labels": ["L1", "L0"]})
-    done = unidex("remember", folder, file, "--out", tmp_path / "new")
+    done = run("remember", folder, file, "--out", tmp_path / "new")
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path / 'new'}: 2 texts of 2 labels remembered, 242 texts in all\n"
-    done = unidex("remember", tmp_path / "new", file, "--json")
+    done = run("remember", tmp_path / "new", file, "--json")
     assert json.loads(done.stdout) == {
         "model": str(tmp_path / "new"),
         "num_texts": 2,
@@ -182,7 +175,7 @@ def test_command_line(folder, tmp_path):
         "total": 244,
     }
     written(file, GOOD, {"text": "y", "labels": ["nobody"]})
-    done = unidex("remember", tmp_path / "new", file)
+    done = run("remember", tmp_path / "new", file)
     assert done.returncode == 1
     assert done.stdout == ""
     rule = "a label must be one of the model's, but it has no label with uid 'nobody'"

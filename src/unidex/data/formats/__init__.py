@@ -9,11 +9,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from unidex.data.concept_file import read_concepts, write_concepts
 from unidex.data.dataset import Dataset, Propensity
 from unidex.data.formats.table_frame import is_frame
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed, quoted
-from unidex.storage.atomic import write_folder
+from unidex.storage.atomic import check_new_folder, write_folder
+from unidex.storage.disk_errors import reason_and_remedy
 
 METADATA = "dataset.json"
 BUILT_IN = "hpo"
@@ -29,6 +31,7 @@ _READERS = {
     "pecos": "text_lines.PECOS",
     "xclib": "text_lines.XCLIB",
     "bag-of-words": "bag_of_words",
+    "annif": "annif",
     "libmultilabel": "libmultilabel",
     "table": "table",
 }
@@ -42,8 +45,15 @@ _WRITERS = {
 }
 # The options that each format uses; any other is refused.
 _ALWAYS = ("format", "propensity_a", "propensity_b")
-_TABLE = ("text", "columns", "separator", "test", "labels", "test_fraction", "split_seed")
-_USED_OPTIONS = {"xc-raw": ("text",), "bag-of-words": ("test",), "libmultilabel": _TABLE, "table": _TABLE}
+_TABLE = ("text", "columns", "separator", "test", "labels", "language", "strict", "test_fraction", "split_seed")
+_CORPUS = ("test", "labels", "language", "strict", "test_fraction", "split_seed")
+_USED_OPTIONS = {
+    "xc-raw": ("text",),
+    "bag-of-words": ("test",),
+    "annif": _CORPUS,
+    "libmultilabel": _TABLE,
+    "table": _TABLE,
+}
 READ_FORMATS = tuple(_READERS)
 WRITE_FORMATS = tuple(_WRITERS)
 
@@ -106,7 +116,10 @@ def _read(path: Path, options: ReadOptions) -> Dataset:
     if name not in _READERS:
         raise DataError(f"--format must be one of {', '.join(READ_FORMATS)}, but is {quoted(name)}")
     options.refuse_others((*_ALWAYS, *_USED_OPTIONS.get(name, ())), f"the format {name}")
+    _logger.info("%s: format %s%s", path, name, "" if options.format else " (detected; --format names another)")
     dataset: Dataset = _format(_READERS[name]).read(path, options)
+    if path.is_dir() and (concepts := read_concepts(path, dataset.num_labels)):
+        dataset = replace(dataset, labels=replace(dataset.labels, concepts=concepts))
     return _described(dataset, path / METADATA if path.is_dir() else None, options)
 
 
@@ -119,12 +132,15 @@ def write(dataset: Dataset, folder: Path, name: str) -> None:
         # Renaming replaces an empty folder in one step: there is never half a data set under the name.
         with write_folder(folder, replace=False) as unfinished:
             _format(_WRITERS[name]).write(dataset, unfinished)
+            if name != "jsonl":  # whose table of labels has the concepts
+                write_concepts(unfinished, dataset.labels.concepts)
             propensity = {"a": dataset.propensity.a, "b": dataset.propensity.b}
             metadata = {"name": dataset.name, "propensity": propensity}
             (unfinished / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
+        reason, remedy = reason_and_remedy(error) or (error.strerror or error, "write elsewhere")
         raise DataError(
-            f"the data set cannot be written ({error.strerror or error}); nothing is left behind", file=folder
+            f"the data set cannot be written ({reason}); {remedy}; nothing is left behind", file=folder
         ) from None
 
 
@@ -132,16 +148,7 @@ def check_target(folder: Path, name: str) -> None:
     """Refuse a format or a folder that cannot be written, before the work of reading."""
     if name not in _WRITERS:
         raise DataError(f"--to must be one of {', '.join(WRITE_FORMATS)}, but is {quoted(name)}")
-    try:
-        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-        here = folder.resolve() == Path.cwd()
-    except OSError as error:
-        raise DataError(f"the folder to write cannot be read ({error.strerror})", file=folder) from None
-    if taken:
-        raise DataError("the folder to write must be new or empty, but holds something; name another", file=folder)
-    if here:
-        # The finished folder replaces the empty one; a process inside the empty one would be in a deleted folder.
-        raise DataError("the folder to write must not be the current one; name a folder inside it", file=folder)
+    check_new_folder(folder)
 
 
 def _described(dataset: Dataset, metadata: Path | None, options: ReadOptions) -> Dataset:

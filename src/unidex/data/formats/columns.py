@@ -21,7 +21,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "uid": ("uid", "id"),
 }
 # In a table of labels, "label" or "code" is the name of the label itself.
-_LABEL_UIDS = ("uid", "id", "label", "code", "key")
+_LABEL_UIDS = ("uid", "uri", "id", "label", "code", "key")
 _LABEL_TEXTS = ("text", "name", "label", "labels")
 _TEXT_ROLES = ("text", "title", "content")
 _HOW = "name them: --column text=NAME --column labels=NAME"
@@ -124,6 +124,11 @@ def missing_columns(names: Sequence[str], given: Mapping[str, str], trained: Map
     texts = [name for role, name in trained.items() if role in _TEXT_ROLES]
     absent = [name for name in texts if name not in names]
     return absent if len(absent) < len(texts) and not any(role in given for role in _TEXT_ROLES) else []
+
+
+def text_columns_of(names: Sequence[str], given: Mapping[str, str], fields: TextFields, file: Path) -> dict[str, str]:
+    """The columns of the texts of a table of labels; nothing where nothing fits."""
+    return _text_of(names, given, _LABEL_TEXTS, fields, file)
 
 
 def _text_of(

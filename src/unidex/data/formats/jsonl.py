@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex.data.dataset import Dataset, Split
+from unidex.data.concepts import FIELDS, NOTHING
+from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.files import write_filter_pairs, write_json_lines
 from unidex.data.texts import Texts
 from unidex.errors import DataError
@@ -24,7 +25,10 @@ _ROWS = 8192
 def write(dataset: Dataset, folder: Path) -> None:
     """Write train.jsonl, test.jsonl, labels.jsonl and, where there are pairs, the filter files."""
     uids = [dataset.labels.uid(label) for label in range(dataset.num_labels)]
-    labels = ({"uid": uid} | parts for uid, parts in zip(uids, _parts(dataset.labels.texts), strict=True))
+    labels = (
+        {"uid": uid} | parts | more
+        for uid, parts, more in zip(uids, _parts(dataset.labels.texts), _details(dataset.labels), strict=True)
+    )
     with (folder / "labels.jsonl").open("wb") as out:
         write_json_lines(out, labels)
     for name, split in (("train", dataset.train), ("test", dataset.test)):
@@ -56,6 +60,14 @@ def _text_rows(split: Split, label_uids: list[str]) -> Iterator[dict[str, Any]]:
             if graded:
                 line["relevance"] = relevance[start:end]
             yield line
+
+
+def _details(labels: Labels) -> Iterator[dict[str, Any]]:
+    """The concept of each label, with the keys that any label has: columns are those of the first rows."""
+    used = [name for name in FIELDS if any(getattr(concept, name) for concept in labels.concepts.values())]
+    for label in range(len(labels)):
+        concept = labels.concepts.get(label, NOTHING)
+        yield {name: getattr(concept, name) for name in used}
 
 
 def _parts(texts: Texts) -> Iterator[dict[str, str]]:

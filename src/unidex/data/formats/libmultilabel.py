@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from operator import itemgetter
@@ -10,6 +11,7 @@ from typing import Any
 
 from unidex.data.dataset import Dataset
 from unidex.data.files import chunks, decoded, lines
+from unidex.data.formats.annif_subjects import are_uris
 from unidex.data.formats.cells import Cell
 from unidex.data.formats.columns import looks_like_header
 from unidex.data.formats.merge import Source, Sources, assemble
@@ -17,6 +19,8 @@ from unidex.data.formats.table_files import stem_of
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, quoted
 
+_logger = logging.getLogger(__name__)
+_SAMPLE = 1000
 _COLUMNS = {2: ["labels", "text"], 3: ["uid", "labels", "text"]}
 _RULE = 'a line must be "labels<TAB>text" or "id<TAB>labels<TAB>text"'
 
@@ -46,14 +50,32 @@ def read(path: Path, options: ReadOptions) -> Dataset:
     test = options.test
     if folder and test is None and (path / "test.txt").exists():
         test = path / "test.txt"
+    train = path / "train.txt" if folder else path
+    _check_order(train)
     sources = Sources(
-        train=_source(path / "train.txt" if folder else path),
+        train=_source(train),
         test=None if test is None else _source(test),
         labels=options.labels,
         has_test=test is not None,
     )
     name = path.resolve().name if folder else stem_of(path)
     return assemble(name, path, sources, Cell(separator=None), options)
+
+
+def _check_order(file: Path) -> None:
+    """Refuse or doubt a file whose text comes first: labels and texts would be swapped without a word."""
+    cells = [row.split("\t") for _, row in islice(lines(file), _SAMPLE) if row]
+    if any(are_uris(row[-1]) for row in cells):
+        raise DataError(
+            "LibMultiLabel has the labels first and the text last, but the last column has URIs; "
+            "read a corpus of Annif (text, tab, <uri>s) by --format annif",
+            file=file,
+        )
+    pairs = [row[-2:] for row in cells if len(row) in _COLUMNS]
+    if sum(len(labels.split()) for labels, _ in pairs) > sum(len(text.split()) for _, text in pairs):
+        message = "%s: labels are read from column %s and the text from the last, but the last has fewer words. %s"
+        remedy = "If the text comes first, write a header line (text, labels) and read it by --format table."
+        _logger.warning(message, file, len(cells[0]) - 1, remedy)
 
 
 def _source(file: Path) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +12,16 @@ import numpy as np
 from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.data.files import read_filter_pairs
 from unidex.data.formats.cells import Cell
+from unidex.data.formats.label_files import read_labels
 from unidex.data.formats.label_numbers import Numbering
-from unidex.data.formats.table_files import Table, open_table
-from unidex.data.formats.table_rows import Rows, read_labels
+from unidex.data.formats.table_files import Table
+from unidex.data.formats.table_rows import Rows
 from unidex.data.read_options import ReadOptions, TableForm
 from unidex.data.text_hashes import TextHashes
-from unidex.errors import DataError
+from unidex.errors import DataError, quoted
 
 _logger = logging.getLogger(__name__)
+_SHOWN = 10  # unknown labels in a message
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,8 @@ class Sources:
 
 def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadOptions) -> Dataset:
     """Read all tables of a data set."""
-    numbering = Numbering(None if sources.labels is None else read_labels(open_table(sources.labels), options))
+    known = None if sources.labels is None else read_labels(sources.labels, options)
+    numbering = Numbering(known, strict=options.strict)
     train_rows = Rows(sources.train.table, sources.train.columns, cell, numbering)
     if len(train_rows) == 0:
         raise DataError(
@@ -52,6 +56,9 @@ def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadO
     test = sources.test
     test_rows = None if test is None else Rows(test.table, test.columns, cell, numbering)
     labels = numbering.labels()
+    num_pairs = train_rows.num_pairs + (0 if test_rows is None else test_rows.num_pairs)
+    _report_unknown(numbering.unknown_labels, num_pairs, sources)
+    unknown = dict(numbering.unknown_labels.most_common())
     if len(labels) == 0:
         raise DataError(
             "a data set must have at least one label, but no row has one; is this the column of the labels? "
@@ -62,7 +69,7 @@ def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadO
     train = _split(train_rows, len(labels), sources.filters, "filter_labels_train.txt")
     if sources.has_test:
         test_split = _split(test_rows, len(labels), sources.filters, "filter_labels_test.txt")
-        return Dataset(name, labels, train, test_split, table=form)
+        return Dataset(name, labels, train, test_split, table=form, unknown_labels=unknown)
     file = None if sources.filters is None else sources.filters / "filter_labels_test.txt"
     if file is not None and file.exists() and file.stat().st_size > 0:
         # They name rows of test, and rows that are drawn by a seed have no number of their own.
@@ -78,7 +85,25 @@ def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadO
         message = "%s rows drawn as test texts repeat a train text; they are train texts too."
         _logger.info(message, f"{int(repeated.sum()):,}")
         kept, held_out = np.sort(np.concatenate([kept, held_out[repeated]])), held_out[~repeated]
-    return Dataset(name, labels, train.take(kept), train.take(held_out), table=form)
+    held = train.take(held_out)
+    return Dataset(name, labels, train.take(kept), held, table=form, unknown_labels=unknown)
+
+
+def _report_unknown(unknown: Counter[str], num_known: int, sources: Sources) -> None:
+    """Log the labels that the table of labels or the vocabulary lacks."""
+    if not unknown:
+        return
+    num_pairs = unknown.total()
+    most = ", ".join(f"{quoted(label)} ({count:,})" for label, count in unknown.most_common(_SHOWN))
+    if num_known == 0:
+        raise DataError(
+            f"the labels of the texts must be among those of {sources.labels}, but none is: {most}; are they its uids?",
+            file=sources.train.table.file,
+        )
+    more = f" and {len(unknown) - _SHOWN:,} more" if len(unknown) > _SHOWN else ""
+    counts = f"{len(unknown):,}", f"{num_pairs:,}", f"{num_pairs + num_known:,}"
+    message = "%s labels of the texts are not in %s: %s of %s pairs are left out (--strict refuses them): %s%s"
+    _logger.warning(message, counts[0], sources.labels, *counts[1:], most, more)
 
 
 def _split(rows: Rows | None, num_labels: int, filters: Path | None, filter_file: str) -> Split:

@@ -88,7 +88,15 @@ def open_table(file: Path, kind: Kind | None = None) -> Table:
 
         return XlsxTable(file)
     if kind is not None:
+        from unidex.data.formats.annif_subjects import SubjectTable, is_subject_tsv
+        from unidex.data.formats.annif_vocabulary import VocabularyTable, is_vocabulary_tsv
         from unidex.data.formats.table_csv import CsvTable
+
+        # Corpora and vocabularies of Annif have no header: their first row would be one.
+        if kind == "tsv" and is_subject_tsv(file):
+            return SubjectTable(file, tabs=True)
+        if kind == "tsv" and is_vocabulary_tsv(file):
+            return VocabularyTable(file)
 
         return CsvTable(file, tabs=kind == "tsv")
     raise DataError(

@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.data.dataset import Labels, Split
+from unidex.data.dataset import Split
 from unidex.data.files import single
 from unidex.data.formats.cells import Cell
-from unidex.data.formats.columns import label_columns
 from unidex.data.formats.label_numbers import NO_LABEL, Numbering, RawLabel, UnknownLabelError, name_of
 from unidex.data.formats.table_files import Table, row_error
-from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Packer, Texts
-from unidex.errors import DataError, quoted
+from unidex.errors import quoted
 
 
 class Rows:
@@ -35,15 +33,20 @@ class Rows:
         self._counts: list[NDArray[np.int64]] = []
         self._num_rows = 0
         for block in table.blocks(columns):
-            _pack(packer, block)
+            pack(packer, block)
             if uids is not None:
-                uids.extend(_uids(block["uid"], table, self._num_rows))
+                uids.extend(uid_cells(block["uid"], table, self._num_rows))
             self._add_labels(block, table, cell, numbering)
         self.texts = packer.texts()
-        self.uids = None if uids is None else _distinct(uids, table)
+        self.uids = None if uids is None else distinct(uids, table)
 
     def __len__(self) -> int:
         return self._num_rows
+
+    @property
+    def num_pairs(self) -> int:
+        """Number of pairs of a text and a label."""
+        return sum(map(len, self._ids))
 
     def split(self, num_labels: int, filter_pairs: sparse.csr_array | None = None) -> Split:
         """The rows as a split over ``num_labels`` labels."""
@@ -90,24 +93,8 @@ def string_cells(table: Table, column: str) -> Iterator[str]:
             return
 
 
-def read_labels(table: Table, options: ReadOptions) -> Labels:
-    """A table of labels: the row is the label id, the uid (or else the text) is what the texts' labels say."""
-    columns = label_columns(table.names, options.columns, options.text, table.file)
-    packer = Packer()
-    uids: list[str] = []
-    num_rows = 0
-    for block in table.blocks(columns):
-        _pack(packer, block)
-        if "uid" in columns:
-            uids.extend(_uids(block["uid"], table, num_rows))
-        num_rows += len(next(iter(block.values())))
-    texts = packer.texts()
-    if num_rows == 0:
-        raise DataError("a table of labels must have at least one row, but has none", file=table.file)
-    return Labels(texts, _distinct(uids if "uid" in columns else list(texts), table))
-
-
-def _pack(packer: Packer, block: Mapping[str, list[Any]]) -> None:
+def pack(packer: Packer, block: Mapping[str, list[Any]]) -> None:
+    """Pack the texts of a block, or its titles and contents."""
     if "text" in block:
         packer.add(_filled(block["text"]))
     else:
@@ -118,7 +105,8 @@ def _filled(cells: list[str | None]) -> list[str]:
     return [cell or "" for cell in cells] if None in cells else cells  # type: ignore[return-value]  # none is None
 
 
-def _uids(cells: list[str | int | None], table: Table, first_row: int) -> Iterator[str]:
+def uid_cells(cells: list[str | int | None], table: Table, first_row: int) -> Iterator[str]:
+    """The uids of a block; every row must have one."""
     if None in cells:
         rule = "a row must have a uid where others have one, but this has none"
         row = first_row + cells.index(None)
@@ -126,7 +114,8 @@ def _uids(cells: list[str | int | None], table: Table, first_row: int) -> Iterat
     return map(name_of, cells) if int in set(map(type, cells)) else iter(cells)  # type: ignore[arg-type]
 
 
-def _distinct(uids: list[str], table: Table) -> Texts:
+def distinct(uids: list[str], table: Table) -> Texts:
+    """Uids of a table; none may come twice."""
     packed = Texts.of_uids(uids)
     row = packed.first_repeat()
     if row is not None:

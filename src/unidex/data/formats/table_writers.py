@@ -20,6 +20,7 @@ from unidex.data.formats.table_files import kind_of
 from unidex.data.formats.table_xlsx import load_openpyxl
 from unidex.errors import DataError, MissingExtraError, listed, quoted
 from unidex.storage.atomic import unfinished_file
+from unidex.storage.disk_errors import writing
 
 _logger = logging.getLogger(__name__)
 Write = Callable[[list[list[Any]]], None]  # takes the cells of some rows, column by column
@@ -61,7 +62,7 @@ def table_writer(file: Path, names: Sequence[str], types: Mapping[str, Any]) -> 
     """
     check_target(file)
     kind = kind_of(file)
-    with unfinished_file(file) as unfinished:
+    with writing(file), unfinished_file(file) as unfinished:
         if kind == "parquet":
             writer: AbstractContextManager[Write] = _parquet(unfinished, names, types, file)
         elif kind == "xlsx":
@@ -70,14 +71,7 @@ def table_writer(file: Path, names: Sequence[str], types: Mapping[str, Any]) -> 
             is_zipped = file.suffix.lower() == ".gz"
             writer = _lines(unfinished, names, is_zipped, {"csv": ",", "tsv": "\t"}.get(kind or ""))
         with writer as write:
-
-            def checked(columns: list[list[Any]]) -> None:
-                try:
-                    write(columns)
-                except OSError as error:
-                    raise DataError(f"the table cannot be written ({error.strerror or error})", file=file) from None
-
-            yield checked
+            yield write
 
 
 @contextmanager

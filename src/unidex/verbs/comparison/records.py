@@ -13,6 +13,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
@@ -59,6 +60,8 @@ def fingerprint(dataset: Dataset) -> str:
     digest = hashlib.sha256()
     _add_texts(digest, dataset.labels.texts)
     _add_texts(digest, dataset.labels.uids)
+    if dataset.labels.concepts:
+        digest.update(msgspec.json.encode(sorted(dataset.labels.concepts.items())))
     for split in dataset.splits:
         _add_texts(digest, split.texts)
         for pairs, kind in ((split.positives, np.float32), (split.filter_pairs, np.bool_)):

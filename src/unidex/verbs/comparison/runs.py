@@ -16,6 +16,8 @@ from typing import Any
 from unidex import progress
 from unidex.data.read_options import ReadOptions
 from unidex.errors import UnidexError
+from unidex.storage.atomic import write_text
+from unidex.storage.disk_errors import writing
 from unidex.verbs.comparison.plan import Asked, difference, recipe_name
 from unidex.verbs.comparison.records import read_record, record_file
 
@@ -105,11 +107,12 @@ class Place:
             "config": asked.config.model_dump(),
             "command": self.command(asked),
         }
-        file.parent.mkdir(parents=True, exist_ok=True)
+        with writing(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
         if not self.model(asked).exists() and not self._training(asked).exists():
             # Usage of a run that was deleted.
             self.work(asked, "used.json").unlink(missing_ok=True)
-        file.write_text(json.dumps(content, default=str) + "\n", encoding="utf-8")
+        write_text(file, json.dumps(content, default=str) + "\n")
         return file
 
     def command(self, asked: Asked) -> str:
@@ -144,7 +147,7 @@ def run_all(place: Place, runs: Sequence[Asked]) -> list[Failure]:
 def _run(place: Place, asked: Asked, advance: progress.Advance) -> Failure | None:
     log = place.work(asked, "log")
     file = place.write_asked(asked)
-    with log.open("ab") as output:
+    with writing(log), log.open("ab") as output:
         start = output.tell()
         process = subprocess.Popen(
             # -P: never import modules from the current folder.

@@ -271,7 +271,7 @@ def test_the_same_data_set_gives_the_same_files(tmp_path):
 
 
 def test_every_format_is_there_and_named_once():
-    read = "unidex xc-raw dexml pecos xclib bag-of-words libmultilabel table"
+    read = "unidex xc-raw dexml pecos xclib bag-of-words annif libmultilabel table"
     assert " ".join(formats.READ_FORMATS) == read
     assert " ".join(formats.WRITE_FORMATS) == "xc-raw pecos dexml xclib jsonl unidex"
     for where in formats._READERS.values():
@@ -424,5 +424,5 @@ def test_a_broken_write_leaves_nothing(tmp_path, monkeypatch, error):
     with pytest.raises(expected) as raised:
         formats.write(data, tmp_path / "out", "xc-raw")
     if isinstance(error, OSError):
-        assert "out: the data set cannot be written (No space left on device); nothing is left" in str(raised.value)
+        assert "out: the data set cannot be written (No space left on device); free space" in str(raised.value)
     assert [entry.name for entry in tmp_path.iterdir()] == ["shop"]

@@ -1,0 +1,278 @@
+"""The tables and figures of UniDEC (arXiv 2405.03714), chapter 2 of the thesis."""
+
+from __future__ import annotations
+
+from papers_rows import FOUR, LF_13M, LF_131K, Ordering, Row, Settings, Table
+
+_SC = ("loss.dual=supcon", "loss.classifier=supcon")
+_BCE = "loss.classifier_bce=1.0"
+_LOSS_PAIRS: dict[str, tuple[Settings, tuple[tuple[float, ...], ...]]] = {
+    "SupCon / SupCon": (
+        _SC,
+        ((53.41, 43.57, 32.54, 38.20), (49.35, 39.23, 27.78, 32.86), (46.90, 38.62, 31.23, 35.28)),
+    ),
+    "SupCon / SupCon + BCE": (
+        (*_SC, _BCE),
+        ((54.86, 44.61, 28.05, 35.05), (51.08, 40.78, 28.64, 34.00), (53.48, 42.76, 26.24, 32.81)),
+    ),
+    "decoupled / BCE": (
+        ("loss.classifier=bce",),
+        ((55.12, 44.80, 31.72, 37.28), (50.83, 40.61, 27.14, 33.66), (54.69, 42.81, 30.74, 36.48)),
+    ),
+    "decoupled / decoupled": (
+        (),
+        ((56.73, 45.19, 34.03, 39.54), (52.52, 42.02, 29.78, 35.06), (43.67, 36.85, 32.68, 37.07)),
+    ),
+    "decoupled / decoupled + BCE": (
+        (_BCE,),
+        ((57.41, 45.89, 30.10, 36.78), (52.51, 42.00, 29.82, 35.08), (55.56, 44.10, 29.15, 35.49)),
+    ),
+}
+
+
+_ONE_WAY = "loss.text_to_label=1.0"
+
+
+def _by_head(name: str, settings: Settings, figures: tuple[tuple[float, ...], ...]) -> list[Row]:
+    heads = ("", ", dual head", ", classifier head")
+    modes = ("both", "dual", "classifier")
+    return [
+        Row(name + head, "unidec", settings, mode, figure)
+        for head, mode, figure in zip(heads, modes, figures, strict=True)
+    ]
+
+
+# One encoder, similarity, length and number of steps for all, so that rows differ in loss and labels of a step alone.
+_MINILM = ("encoder.kind=transformer", "encoder.path=minilm", "encoder.max_length=16", "encoder.pooling=mean")
+_STEPS = ("train.batch_size=512", "train.lr_encoder=1e-4", "train.epochs=3")
+_COSINES = ("heads.dual_normalised=true", "loss.temperature=0.05")
+_MINED = ("pool.start=1", "pool.refresh_every=1")
+_PICKED = (*_MINED, "heads.projection=false", "heads.dropout=0", "pool.size=1024")
+_NGAME = (
+    *_MINILM,
+    *_STEPS,
+    *(f"stages.dual.{setting}" for setting in (*_MINED, "pool.cluster_growth=[1,1,1,2,2,2]")),
+    "stages.classifier.pool.cluster_growth=[1,1,1,2,2,2]",
+)
+_UNIDEC = (
+    *_MINILM,
+    *_STEPS,
+    *_PICKED,
+    "heads.classifier_init=label-text",
+    "heads.classifier_normalised=true",
+    "heads.classifier_dropout=0",
+    "loss.classifier_bce=0",
+    "train.lr_classifier=1e-2",
+)
+
+UNIDEC = (
+    Table(
+        "unidec-2.2",
+        "Dual encoders (first) and systems with classifiers",
+        (
+            Row("graphsage", "graphsage"),
+            Row("dpr", "dpr", paper=(41.85, 20.88, 38.17, 49.45)),
+            Row("ance", "ance", paper=(42.67, 20.98, 38.16, 49.03)),
+            Row("ngame, dual head", "ngame", mode="dual", paper=(42.61, 20.69, 38.27, 48.71)),
+            Row("depsl", "depsl", paper=(42.34, 20.87, 37.61, 47.93)),
+            Row("siamesexml", "siamesexml", paper=(41.42, 21.21, 35.80, 46.19)),
+            Row("cascadexml", "cascadexml"),
+            Row("ngame", "ngame", mode="both", paper=(44.95, 21.20, 38.25, 48.42)),
+            Row("unidec", "unidec", mode="both", paper=(44.35, 21.03, 39.23, 48.90)),
+        ),
+        orderings=(
+            Ordering("ANCE is ahead of DPR", "P@1", "ance", "dpr"),
+            Ordering("NGAME is ahead of GraphSAGE", "P@1", "ngame, dual head", "graphsage"),
+            Ordering("DEPSL is ahead of NGAME's dual encoder", "P@1", "depsl", "ngame, dual head"),
+            Ordering("DEPSL is ahead of ANCE", "P@1", "depsl", "ance"),
+            Ordering("UniDEC is ahead of NGAME", "P@1", "unidec", "ngame"),
+            Ordering("UniDEC is ahead of NGAME on rare labels", "PSP@1", "unidec", "ngame"),
+            Ordering("UniDEC is ahead of SiameseXML", "P@1", "unidec", "siamesexml"),
+            Ordering("UniDEC is ahead of CascadeXML on rare labels", "PSP@1", "unidec", "cascadexml"),
+            Ordering("classifiers help NGAME", "P@1", "ngame", "ngame, dual head"),
+        ),
+        paper_set=LF_131K,
+        paper_columns=FOUR,
+    ),
+    Table(
+        "unidec-2.2-minilm",
+        "The same with one transformer (MiniLM), at equal steps",
+        (
+            Row("dpr", "dpr", (*_MINILM, *_STEPS, *_COSINES)),
+            Row("ance", "ance", (*_MINILM, *_STEPS, *_COSINES, *_MINED)),
+            Row("ngame, dual head", "ngame", _NGAME, "dual"),
+            Row("depsl", "depsl", (*_MINILM, *_STEPS, *_PICKED)),
+            Row("ngame", "ngame", _NGAME, "both"),
+            Row("ngame, classifier head", "ngame", _NGAME, "classifier"),
+            Row("unidec", "unidec", _UNIDEC, "both"),
+            Row("unidec, classifier head", "unidec", _UNIDEC, "classifier"),
+        ),
+        orderings=(
+            Ordering("ANCE is ahead of DPR", "P@1", "ance", "dpr"),
+            Ordering("DEPSL is ahead of NGAME's dual encoder", "P@1", "depsl", "ngame, dual head"),
+            Ordering("UniDEC is ahead of NGAME", "P@1", "unidec", "ngame"),
+        ),
+    ),
+    Table(
+        "unidec-2.3",
+        "Batch, pool, memory and time",
+        (
+            Row("dexml, pool of 512", "dexml-mined", ("pool.hard_negatives=0",), paper=(42.15, 32.97)),
+            Row(
+                "dexml, pool of 4,000",
+                "dexml-mined",
+                ("pool.hard_negatives=8", "pool.start=0", "pool.size=4000"),
+                paper=(54.01, 42.08, 28.64, 33.58),
+            ),
+            Row("depsl", "depsl", paper=(54.20, 43.38, 30.17, 36.25)),
+            Row("renee", "renee", paper=(56.04, 45.32, 28.56, 36.14)),
+            Row("unidec", "unidec", mode="both", paper=(57.41, 45.89, 30.10, 36.78)),
+            Row("dexml, all labels", "dexml", paper=(58.40, 45.46, 31.36, 36.58)),
+        ),
+        FOUR,
+        (
+            Ordering("a larger pool is better", "P@1", "dexml, pool of 4,000", "dexml, pool of 512"),
+            Ordering("all labels are better", "P@1", "dexml, all labels", "dexml, pool of 4,000"),
+            Ordering("DEPSL is ahead of DEXML on a small pool", "P@1", "depsl", "dexml, pool of 512"),
+            Ordering("UniDEC is ahead of Renee", "P@1", "unidec", "renee"),
+            Ordering("UniDEC is ahead of Renee on rare labels", "PSP@1", "unidec", "renee"),
+        ),
+        LF_13M,
+        FOUR,
+        ("batch", "pool", "steps", "CPU s", "MB"),
+    ),
+    Table(
+        "unidec-2.4",
+        "Losses of dual encoder and classifier in UniDEC, and each head alone",
+        tuple(row for name, (settings, figures) in _LOSS_PAIRS.items() for row in _by_head(name, settings, figures)),
+        (*FOUR, "R@10"),
+        (
+            Ordering("decoupled softmax is ahead of SupCon", "P@1", "decoupled / decoupled", "SupCon / SupCon"),
+            Ordering("decoupled softmax is ahead of SupCon", "P@5", "decoupled / decoupled", "SupCon / SupCon"),
+            Ordering("decoupled softmax is ahead of SupCon", "PSP@1", "decoupled / decoupled", "SupCon / SupCon"),
+            Ordering(
+                "the same in the dual head", "P@1", "decoupled / decoupled, dual head", "SupCon / SupCon, dual head"
+            ),
+            Ordering(
+                "SupCon is ahead in the classifier head",
+                "P@1",
+                "SupCon / SupCon, classifier head",
+                "decoupled / decoupled, classifier head",
+            ),
+            Ordering("BCE beside it raises P", "P@1", "decoupled / decoupled + BCE", "decoupled / decoupled"),
+            Ordering("and lowers PSP", "PSP@1", "decoupled / decoupled", "decoupled / decoupled + BCE"),
+            Ordering("BCE alone is worse than decoupled softmax", "P@1", "decoupled / decoupled", "decoupled / BCE"),
+            Ordering(
+                "both heads beat the dual head", "P@1", "decoupled / decoupled", "decoupled / decoupled, dual head"
+            ),
+            Ordering(
+                "both heads beat the classifier head",
+                "P@1",
+                "decoupled / decoupled",
+                "decoupled / decoupled, classifier head",
+            ),
+        ),
+        LF_13M,
+        FOUR,
+    ),
+    Table(
+        "unidec-2.5",
+        "Mined hard negatives in UniDEC, and each head alone; further rows of ours",
+        (
+            *_by_head(
+                "with", (), ((57.41, 45.89, 30.10, 36.78), (52.51, 42.00, 29.82, 35.08), (55.56, 44.10, 29.15, 35.49))
+            ),
+            *_by_head(
+                "without",
+                ("pool.hard_negatives=0",),
+                ((56.51, 44.94, 31.90, 38.21), (49.71, 39.37, 30.40, 35.20), (53.31, 42.90, 30.41, 36.47)),
+            ),
+            Row("random batches", "unidec", ("pool.batches=random",), "both"),
+            Row("one-way", "unidec", (_ONE_WAY,), "both"),
+            Row(
+                "one positive (POL) on the same pool",
+                "unidec",
+                ("loss.dual=one-positive", "loss.classifier=one-positive"),
+                "both",
+            ),
+        ),
+        (*FOUR, "R@10"),
+        (
+            Ordering("hard negatives raise P", "P@1", "with", "without"),
+            Ordering("hard negatives lower PSP", "PSP@1", "without", "with"),
+            Ordering("clustered batches help", "P@1", "with", "random batches"),
+            Ordering(
+                "some labels are better than one (PSL, POL)", "P@1", "with", "one positive (POL) on the same pool"
+            ),
+            Ordering(
+                "some labels are better than one (PSL, POL)", "PSP@1", "with", "one positive (POL) on the same pool"
+            ),
+        ),
+        LF_13M,
+        FOUR,
+    ),
+    Table(
+        "unidec-2.6",
+        "The symmetric loss in DEPSL (dual head) and in UniDEC (both heads)",
+        (
+            Row("SupCon", "depsl", ("loss.dual=supcon",), paper=(52.22, 41.80, 29.15, 34.91)),
+            Row(
+                "SupCon, symmetric",
+                "depsl",
+                ("loss.dual=supcon", "loss.text_to_label=0.5"),
+                paper=(50.62, 40.64, 30.51, 36.33),
+            ),
+            Row("decoupled", "depsl", paper=(54.20, 43.38, 30.17, 36.25)),
+            Row("decoupled, symmetric", "depsl", ("loss.text_to_label=0.5",), paper=(53.26, 42.86, 31.90, 37.88)),
+            Row("UniDEC, decoupled", "unidec", (_ONE_WAY,), "both"),
+            Row("UniDEC, decoupled, symmetric", "unidec", (), "both"),
+        ),
+        FOUR,
+        (
+            Ordering("symmetric costs P on short texts", "P@1", "decoupled", "decoupled, symmetric"),
+            Ordering("and raises PSP", "PSP@1", "decoupled, symmetric", "decoupled"),
+            Ordering("symmetric raises PSP with SupCon", "PSP@1", "SupCon, symmetric", "SupCon"),
+            Ordering("decoupled is ahead of SupCon", "P@1", "decoupled", "SupCon"),
+            Ordering("decoupled is ahead of SupCon, symmetric", "P@1", "decoupled, symmetric", "SupCon, symmetric"),
+        ),
+        LF_13M,
+        FOUR,
+    ),
+    Table(
+        "unidec-2.7",
+        "Sponsored search in shape: 64 numbers per vector, short texts",
+        (
+            Row("ngame, dual head", "ngame", ("encoder.dim=64",), "dual", (86.16, 73.07, 64.61)),
+            Row("simcse", "simcse", ("encoder.dim=64",), paper=(86.08, 73.26, 65.27)),
+            Row("depsl", "depsl", ("encoder.dim=64",), paper=(87.33, 74.63, 66.44)),
+        ),
+        ("P@1", "P@3", "P@5", "R@10"),
+        (
+            Ordering("DEPSL is ahead of NGAME", "P@1", "depsl", "ngame, dual head"),
+            Ordering("DEPSL is ahead of SimCSE", "P@1", "depsl", "simcse"),
+            Ordering("SimCSE is ahead of NGAME at 5", "P@5", "simcse", "ngame, dual head"),
+        ),
+        "Query2Bid-450M",
+        ("P@1", "P@3", "P@5"),
+    ),
+    Table(
+        "unidec-fig-2.2b",
+        "Positives of a text in the pool, against sampled positives (beta) and hard negatives (eta)",
+        tuple(
+            Row(
+                f"beta {beta}, eta {eta}",
+                "unidec",
+                (f"pool.positives={beta}", f"pool.hard_negatives={eta}", "pool.fill=false", "train.epochs=5"),
+                "both",
+            )
+            for beta in (1, 3, 5)
+            for eta in (0, 6)
+        ),
+        ("P@1", "PSP@1"),
+        (
+            Ordering("more drawn positives, more in the pool", "positives", "beta 3, eta 0", "beta 1, eta 0"),
+            Ordering("hard negatives bring further positives", "positives", "beta 1, eta 6", "beta 1, eta 0"),
+        ),
+        facts=("positives", "pool", "CPU s"),
+    ),
+)

@@ -1,0 +1,47 @@
+"""``unidex export``: a model in the format of another tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unidex.cli.output import print_note, print_result, print_text
+from unidex.cli.shared_options import Json, ModelFolder
+from unidex.export.format_names import FORMATS
+
+
+def export(
+    model: ModelFolder,
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"{', '.join(FORMATS)}.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The folder to write: new or empty.", show_default=False)
+    ],
+    mode: Annotated[
+        str | None, typer.Option("--mode", help="The heads to export: dual, classifier or both; default: the format's.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a model in the format of another tool.
+
+    parquet: labels.parquet with one row per label (uid, text, vector, prior). The inner product of a label's vector and
+    the query of a text (model.encode in Python) is the score that finds the model's candidates. For any vector
+    database.
+
+    The folder is written completely or not at all. export.json in it names the format, the model's version and what the
+    export does not hold. Nothing is approximated without a note.
+
+    Example: unidex export hpo-model --to parquet --out hpo-vectors
+    """
+    from unidex.export.registry import ExportOptions
+    from unidex.verbs.export import export
+
+    done = export(model, to, out, ExportOptions(mode=mode))  # type: ignore[arg-type]  # it is checked there
+
+    def show() -> None:
+        print_text(f"{out}: {', '.join(done['files'])} ({done['num_bytes'] / 1e6:,.1f} MB)")
+        for note in done["notes"]:
+            print_note(note)
+
+    print_result(done, as_json, show)

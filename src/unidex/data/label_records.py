@@ -1,0 +1,109 @@
+"""Labels with texts in several languages, as vocabularies and tables give them, -> one set of labels."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from unidex.data.concepts import NOTHING, Concept, Term, checked_term, is_language, language_tag
+from unidex.data.dataset import Labels
+from unidex.data.texts import Texts
+from unidex.errors import DataError, listed, quoted
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass
+class LabelRecord:
+    """A label and everything that was read of it.
+
+    Attributes:
+        uid: the user's own name.
+        terms: all its texts. A preferred one of the language of the set becomes the label's own text.
+        notation: a short code.
+        broader: uids of the next broader labels.
+        related: uids of related labels.
+        groups: schemes, collections and types.
+    """
+
+    uid: str
+    terms: list[Term] = field(default_factory=list)
+    notation: str = ""
+    broader: list[str] = field(default_factory=list)
+    related: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+
+    def add_row(self, texts: Sequence[str], language: str, synonyms: Sequence[Term] = ()) -> None:
+        """Add the texts of a row: names in a language that has one already are synonyms."""
+        for text in texts:
+            named = any(term.kind == "preferred" and term.language == language for term in self.terms)
+            self.terms.append(Term(text, language, "alternative" if named else "preferred"))
+        self.terms.extend(synonyms)
+
+
+def labels_of(records: Sequence[LabelRecord], language: str = "") -> Labels:
+    """The labels of records, in their order.
+
+    The text of a label is its preferred text in the language asked for, else in the language that most labels have
+    (English of equals), else any other. All its other texts are further texts.
+
+    >>> fish = LabelRecord("f", [Term("Fisch", "de", "preferred"), Term("fish", "en", "preferred")], broader=["a"])
+    >>> labels = labels_of([fish, LabelRecord("a", [Term("animals", "en", "preferred")])])
+    >>> list(labels.texts), labels.concepts[0].texts, labels.concepts[0].broader
+    (['fish', 'animals'], (Term(text='Fisch', language='de', kind='preferred'),), ('a',))
+    >>> list(labels_of([fish], "de").texts)
+    ['Fisch']
+    """
+    preferred = Counter(
+        tag for record in records for tag in {term.language for term in record.terms if term.kind == "preferred"}
+    )
+    language = language_tag(language)
+    if language and not any(is_language(tag, language) for tag in preferred):
+        found = listed(quoted(tag) for tag in preferred if tag) or "none that is named"
+        raise DataError(f"--language must be one that label texts have, but is {quoted(language)}; there is {found}")
+    order = sorted(preferred, key=lambda tag: (not is_language(tag, language), -preferred[tag], tag != "en", tag))
+    if len(order) > 1:
+        message = "Label texts: %s; texts in other languages are further texts (--language chooses)."
+        _logger.info(message, ", ".join(f"{tag or 'no language'} {preferred[tag]:,}" for tag in order))
+    rank = {tag: place for place, tag in enumerate(order)}
+    known = {record.uid for record in records}
+    texts: list[str] = []
+    concepts: dict[int, Concept] = {}
+    for label, record in enumerate(records):
+        own, further = _ordered(record, rank)
+        texts.append(own.text)
+        concept = Concept(
+            language=own.language,
+            texts=tuple(further),
+            notation=record.notation,
+            broader=_known(record.broader, record.uid, known),
+            related=_known(record.related, record.uid, known),
+            groups=tuple(sorted(set(record.groups))),
+        )
+        if concept != NOTHING:
+            concepts[label] = concept
+    return Labels(Texts.of(texts), Texts.of_uids([record.uid for record in records]), concepts)
+
+
+def _ordered(record: LabelRecord, rank: dict[str, int]) -> tuple[Term, list[Term]]:
+    """The label's own text, and the others by kind and language, each once per language."""
+    kinds = {"preferred": 0, "alternative": 1, "hidden": 2}
+    try:
+        terms = [checked_term(term) for term in record.terms]
+    except DataError as error:
+        raise DataError(f"label {quoted(record.uid)}: {error}") from None
+    if not terms:
+        raise DataError(f"a label must have a text, but {quoted(record.uid)} has none; give it one, or leave it out")
+    terms.sort(key=lambda term: (kinds[term.kind], rank.get(term.language, len(rank)), term.language))
+    once: dict[tuple[str, str], Term] = {}
+    for term in terms:
+        once.setdefault((term.text, term.language), term)
+    own, *further = once.values()
+    return own, further
+
+
+def _known(uids: Sequence[str], own: str, known: set[str]) -> tuple[str, ...]:
+    """The uids of other labels, sorted, each once."""
+    return tuple(sorted({uid for uid in uids if uid in known and uid != own}))

@@ -1,0 +1,125 @@
+"""The index past memory: built in blocks, continued after kill -9, recall against exact search."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from unidex import index as index_layer
+from unidex.index import disk, disk_lists
+from unidex.index.disk import DiskIndex
+
+
+def clustered(number, dim, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(7).standard_normal((200, dim))
+    found = centres[rng.integers(len(centres), size=number)] + 0.7 * rng.standard_normal((number, dim))
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def recall(found, wanted):
+    return np.mean([len(set(a) & set(b)) / len(b) for a, b in zip(found.tolist(), wanted.tolist(), strict=True)])
+
+
+@pytest.fixture(scope="module")
+def many():
+    vectors = clustered(12_000, 34)
+    return vectors, DiskIndex.build(vectors)
+
+
+def test_recall_is_that_of_the_contract(many):
+    vectors, index = many
+    queries = clustered(200, 34, seed=1)
+    wanted = index_layer.build("exact", vectors).search(queries, 10)
+    found = index.search(queries, 10)
+    assert recall(found.ids, wanted.ids) >= 0.95
+    same = found.ids == wanted.ids
+    assert found.scores[same] == pytest.approx(wanted.scores[same], rel=1e-5)
+
+
+def test_added_moved_and_removed_labels_are_found_beside_the_lists(many, tmp_path):
+    vectors, _ = many
+    index = DiskIndex.build(vectors)
+    new = clustered(50, 34, seed=3)
+    ids = index.add(new)
+    index.replace([5, 12_003], -vectors[[5, 6]])
+    index.remove([17])
+    index.save(tmp_path / "index")
+    for each in (index, index_layer.load(tmp_path / "index")):
+        assert each.search(new[10:], 1).ids[:, 0].tolist() == ids[10:].tolist()
+        assert each.search(-vectors[[5, 6]], 1).ids[:, 0].tolist() == [5, 12_003]
+        assert 5 not in each.search(vectors[5:6], 20).ids
+        assert 17 not in each.search(vectors[17:18], 20).ids
+        assert each.vectors(np.array([12_003, 5, 7])) == pytest.approx(-vectors[[6, 5, 7]] * [[1], [1], [-1]])
+
+
+def test_many_new_labels_are_coded(monkeypatch, many):
+    monkeypatch.setattr(disk, "MAX_UNCODED", 100)
+    index = DiskIndex.build(clustered(5_000, 16))
+    index.remove([3])
+    index.add(clustered(700, 16, seed=5))
+    assert index._num_coded == 5_700
+    assert index.num_labels == 5_699
+    vectors = index.vectors(np.arange(5_700))
+    assert recall(index.search(vectors[::100], 1).ids, np.arange(0, 5_700, 100)[:, None]) == 1
+
+
+def test_half_numbers_take_half_the_disk(tmp_path):
+    vectors = clustered(300, 32)
+    index = DiskIndex.build(vectors, numbers="float16")
+    index.save(tmp_path / "index")
+    assert (tmp_path / "index" / "vectors.npy").stat().st_size < 300 * 32 * 2 + 256
+    assert index_layer.load(tmp_path / "index").search(vectors, 1).ids[:, 0].tolist() == list(range(300))
+
+
+def test_two_levels_of_centres_find_as_much(monkeypatch, many):
+    vectors, _ = many
+    monkeypatch.setattr(disk_lists, "TWO_LEVELS_FROM", 64)
+    index, queries = DiskIndex.build(vectors), clustered(100, 34, seed=2)
+    wanted = index_layer.build("exact", vectors).search(queries, 10)
+    assert recall(index.search(queries, 10).ids, wanted.ids) >= 0.95
+
+
+_BUILD = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from unidex.index import disk_lists
+from unidex.index.disk import DiskIndex
+disk_lists.ROWS_AT_ONCE = 1000
+note = disk_lists.Building._note
+def slow(self, done):
+    note(self, done)
+    time.sleep(float(sys.argv[2]))
+disk_lists.Building._note = slow
+rng = np.random.default_rng(0)
+DiskIndex.build(rng.standard_normal((6000, 8)).astype(np.float32), folder=Path(sys.argv[1]))
+"""
+
+
+def test_a_killed_build_continues_and_gives_the_same_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk_lists, "ROWS_AT_ONCE", 1000)
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    for name, wanted in (("vectors.npy", 3000), ("codes.npy", 2000)):
+        process = subprocess.Popen([sys.executable, "-c", _BUILD, str(killed), "0.05"])
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            file = killed / "progress.json"
+            if file.exists() and json.loads(file.read_text()).get(name, 0) >= wanted:
+                break
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        done = json.loads((killed / "progress.json").read_text())[name]
+        assert wanted <= done < 6000
+    written = (killed / "vectors.npy").stat().st_mtime_ns
+    for folder in (killed, whole):
+        DiskIndex.build(np.random.default_rng(0).standard_normal((6000, 8)).astype(np.float32), folder=folder)
+    assert (killed / "vectors.npy").stat().st_mtime_ns == written
+    for name in ("vectors.npy", "lists.faiss"):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes()
