@@ -5,8 +5,8 @@
 
 DATA is anything that ``unidex train`` reads. It is written as an Annif corpus (text, TAB, ``<uri>``s) with an Annif
 vocabulary. Annif's backends tfidf, omikuji (Bonsai settings of its wiki) and mllm are trained on nine tenths of the
-train texts; the remaining tenth chooses the weights of the ensemble (``annif hyperopt``, NDCG) and trains its neural
-ensemble where TensorFlow is installed. Then the three are trained again on all train texts, so that Annif loses nothing
+train texts; the remaining tenth chooses the weights of the ensemble (``annif hyperopt``, NDCG) and, with --neural,
+trains its neural ensemble. Then the three are trained again on all train texts, so that Annif loses nothing
 by the choice, and ``annif eval`` scores every project on the test texts. ``unidex train`` runs with its defaults on the
 corpus as Annif reads it, and ``unidex evaluate`` scores it. The test texts choose nothing.
 
@@ -46,7 +46,8 @@ def main() -> None:
     parser.add_argument("--lexical-analyzer", help="the analyzer of mllm, which reads labels too; default: the same")
     parser.add_argument("--labels", type=Path)
     parser.add_argument("--test", type=Path)
-    parser.add_argument("--trials", type=int, default=50)
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--neural", action="store_true", help="Annif's neural ensemble too; needs its extra nn")
     asked = parser.parse_args()
     work: Path = asked.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,7 @@ def main() -> None:
         _write_corpus(dataset, work / "unfinished")
         (work / "unfinished").rename(work / "corpus")
     runs = Runs(work, asked.annif, asked.language, asked.analyzer, asked.lexical_analyzer or asked.analyzer)
-    rows = runs.annif(asked.trials)
+    rows = runs.annif(asked.trials, asked.neural)
     rows["unidex"] = runs.unidex()
     _print(rows)
 
@@ -68,7 +69,7 @@ class Runs:
         self._work, self._program = work, annif
         self._language, self._analyzer, self._lexical = language, analyzer, lexical
 
-    def annif(self, trials: int) -> dict[str, dict[str, float]]:
+    def annif(self, trials: int, neural: bool) -> dict[str, dict[str, float]]:
         """Metrics, CPU seconds of training and of prediction, and the memory of each project."""
         weights = ",".join(SOURCES)
         self._configure(weights)
@@ -81,7 +82,7 @@ class Runs:
         weights = re.findall(r"sources=(\S+)", found.output)[-1].replace("part-", "")
         self._configure(weights)
         ensembles = ["ensemble"]
-        if self._has_tensorflow():
+        if neural:
             ensembles.append("nn_ensemble")
             self._run("train-nn_ensemble", "train", "part-nn_ensemble", "corpus/validate.tsv")
             data = self._work / "data" / "projects"
@@ -137,9 +138,6 @@ class Runs:
                 lines = [f"{key}={value}" for key, value in settings.items()]
                 blocks.append("\n".join([f"[{prefix}{name}]", *lines]))
         (self._work / "projects.cfg").write_text("\n\n".join(blocks) + "\n")
-
-    def _has_tensorflow(self) -> bool:
-        return any(self._program.parent.parent.glob("lib/python*/site-packages/tensorflow"))
 
     def _run(self, name: str, *arguments: str) -> Used:
         return self._measured(name, [self._program, *arguments])

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from helpers.synthetic import topics
+from helpers.tiny_transformer import topics_settings
 from unidex import distributed
 from unidex.config.recipes import load, recipe_names
 from unidex.training.run import Run
@@ -50,12 +51,23 @@ RECIPES = {
     "unidec-mixed-labels": ["augment.mixup=labels", "train.chunk=9"],
     "renee-mixed-labels": ["augment.mixup=labels"],
     "cascadexml": [*TREE, "loss.bce_reduction=sum"],
-    "cascadexml-chunked": [*TREE, "train.chunk=9", "train.validation=0.2", "heads.classifier_bias=none"],
+    "cascadexml-chunked": [
+        *TREE,
+        "train.chunk=9",
+        "train.validation=0.2",
+        "heads.classifier_bias=none",
+        "train.epochs=6",
+    ],
     "cascadexml-softmax": [*TREE, *SOFTMAX, "loss.classifier_bce=0.5", "augment.mixup=labels"],
     "cascadexml-frozen": [*TREE, "train.freeze_encoder=true"],
+    # The vectors of texts are compared: weights that change no vector, such as a bias of keys, follow rounding alone.
+    "unidec-transformer": ["train.chunk=9", "train.lr_encoder=1e-3", "heads.projection=false", "train.validation=0"],
     "decaf": [*SURROGATE, "encoder.layer_dropout=0.0"],
     "decaf-tree": [*SURROGATE, *TREE, "encoder.layer_dropout=0.0", "stages.surrogate.tree.levels=[3,7]"],
 }
+
+# One recipe per mechanism: these run on two processes too, and all of them on three, whose shards differ in size.
+ON_TWO = ("dexml-top5", "unidec", "auto", "unidec-mixed-texts", "cascadexml-chunked", "decaf")
 
 
 def problem():
@@ -64,8 +76,9 @@ def problem():
 
 
 def settings_of(name):
-    """Six epochs of six batches, random or clustered."""
-    return [*COMMON, *RECIPES[name], "train.epochs=6"]
+    """Four epochs of six batches, random or clustered; candidates are mined twice."""
+    transformer = topics_settings(2 * NUM_LABELS + 40) if name.endswith("transformer") else []
+    return [*COMMON, "train.epochs=4", *transformer, *RECIPES[name]]
 
 
 def recipe_of(name):
@@ -82,6 +95,8 @@ def parameters(name, processes):
         return None
     tables = {key: table.weight for key, table in model.network.tables().items()}
     assert model.metrics["training"]["steps"] >= 20
+    if name.endswith("transformer"):
+        return tables | {"vectors": model.vectors(list(problem().train.texts)).dual}
     return {**model.network.state_dict(), **tables}
 
 

@@ -49,8 +49,20 @@ def naive_fold(word):
     return "".join(folded)
 
 
+def is_unspaced(character):
+    """Han, Hiragana or Katakana by its name in Unicode: each such character is a word."""
+    name = unicodedata.name(character, "")
+    if 0x1A000 <= ord(character) < 0x20000:  # historic kana
+        return False
+    if "VOICED SOUND MARK" in name or "MIDDLE DOT" in name or "DOUBLE HYPHEN" in name:
+        return False
+    kinds = ("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "HIRAGANA", "KATAKANA", "IDEOGRAPHIC ITERATION")
+    return name.startswith((*kinds, "IDEOGRAPHIC NUMBER ZERO")) and character.isalnum()
+
+
 def naive_words(text):
     text = unicodedata.normalize("NFKC", text)
+    text = "".join(f" {character} " if is_unspaced(character) else character for character in text)
     return "".join(character if naive_class(character) != " " else " " for character in text).split()
 
 

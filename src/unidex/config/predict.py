@@ -42,6 +42,12 @@ class Predict(Section):
         0.0, description="label prior: this times ln(1 + number of train texts) is added to a label's score"
     )
     choose_label_prior: bool = Field(False, description="choose the label prior on the validation split")
+    pretrained: str = Field(
+        "",
+        description="a frozen encoder beside the trained one, whose cosines and kNN scores the learned ranker may read "
+        "if that pays on the validation split: 'minilm', 'wordllama', a folder or a hub name; empty for none. A text "
+        "then costs one pass of it, and the model needs it to predict",
+    )
     index: Literal["auto", "disk", "exact", "hnsw", "pq"] = Field(
         "auto",
         description="kind of search index; 'auto' is 'exact'; above 2 GiB of label vectors, 'auto' and 'pq' are 'disk'",

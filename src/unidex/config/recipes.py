@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unidex.config import Config, Encoder, Stage, merged, parse
+from unidex.config.encoder_settings import settings_for, settings_under
 from unidex.config.names import ENCODERS
 from unidex.config.renamed import OLD_NAMES, with_new_names
 from unidex.config.rules import check_rules
@@ -33,9 +34,9 @@ def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Con
     """
     name = str(recipe)
     if name.endswith(".toml"):
-        settings = read_toml(Path(name))
+        settings = _over_base(read_toml(Path(name)), name)
     elif name in recipe_names():
-        settings = tomllib.loads((_recipe_folder() / f"{name}.toml").read_text(encoding="utf-8")) | {"recipe": name}
+        settings = _over_base(_read_recipe(name), name) | {"recipe": name}
     else:
         raise ConfigError(f"a recipe must be a .toml file or one of {', '.join(recipe_names())}, but is {quoted(name)}")
     given: dict[str, Any] = {}
@@ -43,21 +44,37 @@ def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Con
         _apply(given, override)
     stages, of_stages = settings.pop("stages", []), given.pop("stages", {})
     check_stages(stages, of_stages, where=name)
+    kind, own_kind = _kind(settings, given), _kind(settings, {})
     if not stages:
-        config = parse(merged(_for_encoder(settings, given), given), where=name)
+        common = _for_encoder(settings, kind, is_foreign=kind != own_kind)
+        config = parse(_with_given(common, given), where=name)
         check_rules({"": config})
         return config
-    kind = _kind(settings, given)
-    common = _for_encoder(settings, given)
+    # A section for the encoder in any stage shows that the recipe was written for it.
+    is_foreign = kind != own_kind and not any(kind in part for part in (settings, *stages))
+    common = _for_encoder(settings, kind, is_foreign=is_foreign)
     found = {}
     for stage in stages:
         own = {key: value for key, value in stage.items() if key != "name"}
-        own = merged(merged(common, _for_encoder(own, {"encoder": {"kind": kind}})), given)
-        found[stage["name"]] = parse(
-            merged(own, of_stages.get(stage["name"], {})), where=f"{name}, stage {stage['name']}"
-        )
+        own = merged(common, _for_encoder(own, kind, is_foreign=is_foreign, is_stage=True))
+        over = merged(given, of_stages.get(stage["name"], {}))
+        found[stage["name"]] = parse(_with_given(own, over), where=f"{name}, stage {stage['name']}")
     check_rules(found)
     return join_stages(found, where=name)
+
+
+def _read_recipe(name: str) -> dict[str, Any]:
+    return tomllib.loads((_recipe_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def _over_base(settings: dict[str, Any], where: str) -> dict[str, Any]:
+    """Settings over those of the recipe of unidex that they name as their base, if they do."""
+    base = settings.pop("base", None)
+    if base is None:
+        return settings
+    if base not in recipe_names():
+        raise ConfigError(f"{where}: base must be one of {', '.join(recipe_names())}, but is {quoted(base)}")
+    return merged(_over_base(_read_recipe(base), base), settings)
 
 
 def read_saved(folder: Path) -> Config:
@@ -89,10 +106,27 @@ def _recipe_folder() -> Any:
     return resources.files("unidex") / "recipes"
 
 
-def _for_encoder(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """A recipe for the encoder asked for: sections of its own, such as [transformer.train], override the others."""
-    variants = {kind: settings.pop(kind, {}) for kind in ENCODERS}
-    return merged(settings, variants.get(_kind(settings, given), {}))
+def _for_encoder(settings: dict[str, Any], kind: str, *, is_foreign: bool, is_stage: bool = False) -> dict[str, Any]:
+    """A recipe for the encoder asked for: sections of its own, such as [transformer.train], override the others.
+
+    One that has none, and was written for another encoder (``is_foreign``), gets the settings that this one needs.
+    """
+    variants = {name: settings.pop(name, {}) for name in ENCODERS}
+    over = variants.get(kind, {})
+    if is_foreign and not over:
+        over = settings_for(kind, settings.get("train", {}), is_stage=is_stage)
+    under = {} if is_stage else settings_under(kind, settings.get("heads", {}))
+    return merged(merged(under, settings), over)
+
+
+def _with_given(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Settings with those of the user over them; a size that the user names is not fitted to the number of texts."""
+    found = merged(settings, given)
+    sizes = found.get("train", {}).get("fit_to_texts", [])
+    if sizes and "fit_to_texts" not in given.get("train", {}):
+        named = {*given.get("train", {}), *(f"pool_{key}" for key in given.get("pool", {}))}
+        found = merged(found, {"train": {"fit_to_texts": [size for size in sizes if size not in named]}})
+    return found
 
 
 def _kind(settings: dict[str, Any], given: dict[str, Any]) -> str:

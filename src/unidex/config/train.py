@@ -14,7 +14,15 @@ class Train(Section):
 
     epochs: int = Field(20, ge=1, description="passes over the texts")
     batch_size: int = Field(
-        512, ge=0, description="texts per step, over all processes; 0 chooses 128 to 1024 by the number of texts"
+        512,
+        ge=0,
+        description="texts per step, over all processes; 0 chooses by the number of texts: 128 to 1024, for a "
+        "transformer 16 to 512",
+    )
+    fit_to_texts: list[Literal["batch_size", "pool_size", "epochs", "patience"]] = Field(
+        [],
+        description="settings that are fitted to few train texts, as a transformer needs: smaller batches and pools, "
+        "fewer epochs, more patience; one that --set names is kept as it is",
     )
     chunk: int = Field(
         0, ge=0, description="texts or labels encoded at once, with a gradient cache; 0 for all of a step"

@@ -6,6 +6,7 @@ Shapes: N texts, F features (those with an id of their own, then buckets).
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,13 +31,17 @@ from unidex.features.single_text import TextByText
 from unidex.features.subwords import load_tokenizer, train_tokenizer
 from unidex.features.vocabulary import Counter, Vocabulary, document_frequencies
 from unidex.features.word_places import Placed
+from unidex.features.words import UNSPACED
 from unidex.sparse_rows import unchecked_csr
 from unidex.storage.mapped import load_array
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-FORMAT = 1  # Changes whenever the same texts and settings would give other features.
+FORMAT = 2  # Changes whenever the same texts and settings would give other features.
+# Format 1 had whole runs of Chinese and Japanese characters as words; all other texts have the same features.
+_UNSPLIT_FORMAT = 1
+_logger = logging.getLogger(__name__)
 CHUNK_TEXTS = 50_000
 CHUNK_CHARACTERS = 250_000  # What a chunk needs then fits the caches of a processor; larger ones are slower.
 
@@ -152,7 +157,7 @@ class FeatureExtractor:
 
     @cached_property
     def _weights(self) -> Weights:
-        return Weights(self.idf)
+        return Weights(self.idf, self.settings.sublinear_tf)
 
     @cached_property
     def _text_by_text(self) -> TextByText:
@@ -221,6 +226,12 @@ class FeatureExtractor:
         names = Texts.load(folder / "names")
         if len(names) != len(vocabulary):
             raise ModelError(f"{folder}: {len(vocabulary)} feature names must be here, but there are {len(names)}")
+        if about["format"] == _UNSPLIT_FORMAT and any(map(UNSPACED.search, names)):
+            _logger.warning(
+                "%s: this model read runs of Chinese and Japanese characters as one word; now each character is one. "
+                "Train it again.",
+                folder,
+            )
         return cls(settings, vocabulary, idf, names, tokenizer)
 
 
@@ -234,6 +245,20 @@ def as_csr(
     matrix.has_sorted_indices = True
     matrix.has_canonical_format = True
     return matrix
+
+
+def padded_rows(rows_NF: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Sparse rows as feature ids and weights of equal length, padded with id 0 of weight 0: N x U each.
+
+    >>> ids, weights = padded_rows(sparse.csr_array([[0, 0.5, 0.5], [0, 0, 0], [0, 1.0, 0]]))
+    >>> ids.tolist(), weights.tolist()
+    ([[1, 2], [0, 0], [1, 0]], [[0.5, 0.5], [0.0, 0.0], [1.0, 0.0]])
+    """
+    counts = np.diff(rows_NF.indptr)
+    here_NU = np.arange(counts.max(initial=0)) < counts[:, None]
+    ids, weights = np.zeros(here_NU.shape, dtype=np.int64), np.zeros(here_NU.shape, dtype=np.float32)
+    ids[here_NU], weights[here_NU] = rows_NF.indices, rows_NF.data
+    return ids, weights
 
 
 def _chunks(*sources: Sequence[str], size: int) -> Iterator[list[str]]:
@@ -290,9 +315,7 @@ def _find_names(
 # Settings that earlier versions saved and that no recipe could change. The weighting is in the saved idf.
 _FIXED = {
     "lower_case": True,
-    "words": True,
     "subword_vocabulary": 30_000,
-    "sublinear_tf": True,
     "normalise": "row",
     "keep_names": True,
     **{f"{kind}_scale": 1.0 for kind in ("word", "part", "bigram", "char", "subword")},
@@ -315,7 +338,7 @@ def _read_about(file: Path) -> dict[str, Any]:
         about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{file}: saved features must be here, but cannot be read ({error})") from None
-    if about.get("format") != FORMAT:
+    if about.get("format") not in (_UNSPLIT_FORMAT, FORMAT):
         raise ModelError(
             f"{file}: features of format {FORMAT} are needed, but these have {about.get('format')}; train anew"
         )

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from unidex.config import Features as Settings
 from unidex.features.hash_keys import distinct, keys_of_ngrams, keys_of_pairs, keys_of_strings, mix, places
+from unidex.features.stems import stemmed
 from unidex.features.words import MARK, WORD_SEED, Pieces, Words, ngrams_of, parts_of
 
 if TYPE_CHECKING:
@@ -74,12 +75,14 @@ def groups_of(texts: Sequence[str], settings: Settings, tokenizer: Tokenizer | N
     words ['golden', 'goldenratio', 'is', 'ratio']
     bigrams ['goldenratio is', 'is golden']
     """
-    words = Words.of(texts)
-    yield _terms(words, with_parts=settings.parts)
-    if settings.chars:
-        yield _ngrams(words, range(settings.chars_min, settings.chars_max + 1))
-    if settings.bigrams:
-        yield _bigrams(words)
+    texts = stemmed(texts, settings.language)
+    if settings.words:
+        words = Words.of(texts)
+        yield _terms(words, with_parts=settings.parts)
+        if settings.chars:
+            yield _ngrams(words, range(settings.chars_min, settings.chars_max + 1))
+        if settings.bigrams:
+            yield _bigrams(words)
     if tokenizer is not None:
         yield subwords_of(texts, tokenizer)
 

@@ -24,7 +24,8 @@ from unidex.features.codepoints import codes_of
 from unidex.features.extractor import FeatureExtractor
 from unidex.features.groups import NGRAM_SEED
 from unidex.features.hash_keys import keys_of_strings
-from unidex.features.single_text import fold, parts_in, words_in
+from unidex.features.stems import stemmed
+from unidex.features.word_strings import fold, parts_in, words_in
 from unidex.features.words import MARK, WORD_SEED, Words
 from unidex.sparse_rows import find_sorted
 
@@ -68,13 +69,16 @@ class KnownWords:
     def of(cls, encoder: Any, label_texts: Sequence[str]) -> KnownWords | None:
         """The words that an encoder and the labels know; None for an encoder without a vocabulary of words."""
         features = getattr(encoder, "features", None)
-        return cls(features, label_texts) if isinstance(features, FeatureExtractor) else None
+        if not isinstance(features, FeatureExtractor) or not features.settings.words:
+            return None
+        return cls(features, label_texts)
 
     def add(self, label_texts: Sequence[str]) -> None:
         """The words of further labels are known from now on."""
         keys = [self._label_keys]
         for start in range(0, len(label_texts), _CHUNK):
-            new = np.unique(Words.of(label_texts[start : start + _CHUNK]).keys)
+            chunk = stemmed(label_texts[start : start + _CHUNK], self._features.settings.language)
+            new = np.unique(Words.of(chunk).keys)
             # Features of the vocabulary are not stored twice.
             keys.append(new[~find_sorted(self._features.vocabulary.keys, new)[1]])
         self._label_keys = np.unique(np.concatenate(keys))
@@ -82,7 +86,7 @@ class KnownWords:
 
     def shares(self, texts: Sequence[str]) -> Shares:
         """How much of each text is known; a text without words has nothing known."""
-        words_of_texts = [words_in(text) for text in texts]
+        words_of_texts = [words_in(text) for text in stemmed(texts, self._features.settings.language)]
         known = self._all(words_of_texts)
         values_W3 = np.array([known[word] for words in words_of_texts for word in words]).reshape(-1, 3)
         counts_N = np.fromiter(map(len, words_of_texts), dtype=np.int64, count=len(texts))

@@ -6,8 +6,7 @@ the means Python has for strings, and the features of a word are remembered from
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -15,79 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.config import Features as Settings
-from unidex.features.codepoints import OUTSIDE, classes_of, codes_of, folded
+from unidex.features.codepoints import codes_of
 from unidex.features.feature_weights import Rows, Weights
 from unidex.features.groups import NGRAM_SEED, NUM_KIND_BITS, SUBWORD_SEED, Kind, subwords_of
 from unidex.features.hash_keys import keys_of_pairs, keys_of_strings, mix
+from unidex.features.stems import stemmed, stemmer_of
 from unidex.features.vocabulary import Vocabulary
-from unidex.features.word_places import Placed, trimmed, word_places
-from unidex.features.words import MARK, WORD_SEED, normal_form
+from unidex.features.word_places import Placed, trimmed
+from unidex.features.word_strings import fold, parts_in, placed_words, words_in
+from unidex.features.words import MARK, WORD_SEED
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MEMORY = 100_000  # Words; one takes about half a kilobyte where n-grams are on.
-
-
-class _Table(dict[int, int]):
-    """A table for str.translate, filled as code points come up."""
-
-    def __init__(self, code_for: Callable[[int], int]) -> None:
-        super().__init__()
-        self._code_for = code_for
-
-    def __missing__(self, code: int) -> int:
-        self[code] = self._code_for(code)
-        return self[code]
-
-
-def _class_of(code: int) -> int:
-    return int(classes_of(np.array([code], dtype=np.uint32))[0])
-
-
-_CLASS_LETTERS = " olUd_"  # In the order of the classes of code points.
-_to_words = _Table(lambda code: ord(" ") if _class_of(code) == OUTSIDE else code)
-_to_folded = _Table(lambda code: int(folded(np.array([code], dtype=np.uint32))[0]))
-_to_classes = _Table(lambda code: ord(_CLASS_LETTERS[_class_of(code)]))
-# Capitals before a capital that a small letter follows; a word with its capitals; capitals alone; digits.
-_part = re.compile(r"U+(?=Ul)|U*[lo]+|U+|d+")
-
-
-def words_in(text: str) -> list[str]:
-    """The words of a text, as they are written.
-
-    >>> words_in("prefers-reduced-motion, Golden ratio")
-    ['prefers', 'reduced', 'motion', 'Golden', 'ratio']
-    """
-    return normal_form(text).translate(_to_words).split()
-
-
-def placed_words(text: str) -> list[tuple[str, int, int]]:
-    """The same words, each with the characters of the text that it came from.
-
-    >>> placed_words("A \ufb01ne hat")
-    [('A', 0, 1), ('fine', 2, 5), ('hat', 6, 9)]
-    """
-    return word_places(text, _to_words)
-
-
-def parts_in(word: str) -> list[str]:
-    """The parts of a word, as ``words.parts_of`` cuts them.
-
-    >>> parts_in("getHTTPPort_2"), parts_in("plain")
-    (['get', 'HTTP', 'Port', '2'], [])
-    """
-    spans = [found.span() for found in _part.finditer(word.translate(_to_classes))]
-    return [] if spans == [(0, len(word))] else [word[start:end] for start, end in spans]
-
-
-def fold(word: str) -> str:
-    """A word without case.
-
-    >>> fold("Straße")
-    'straße'
-    """
-    return word.translate(_to_folded)
 
 
 class TextByText:
@@ -105,7 +45,8 @@ class TextByText:
 
     def rows(self, texts: Sequence[str]) -> Rows:
         """The rows of texts."""
-        words_of_texts = [words_in(text) for text in texts]
+        texts = stemmed(texts, self._settings.language)
+        words_of_texts = [words_in(text) for text in texts] if self._settings.words else [[] for _ in texts]
         known = self._all_known(chain.from_iterable(words_of_texts))
         brought = [b"".join([known[word][1] for word in words]) for words in words_of_texts]
         rows = np.arange(len(texts))
@@ -125,7 +66,9 @@ class TextByText:
         place that its tokenizer reports, without blanks around it; a token without characters of the text has none.
         """
         found: list[tuple[int, int, int, float]] = []
-        words = placed_words(text)
+        stem = stemmer_of(self._settings.language)
+        found_words = placed_words(text) if self._settings.words else []
+        words = [(word if stem is None else stem(word), start, end) for word, start, end in found_words]
         known = self._all_known([word for word, _, _ in words])
         for word, start, end in words:
             brought = np.frombuffer(known[word][1], dtype=np.int64).tolist()

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from unidex import progress
 from unidex.errors import DataError
 from unidex.features.extractor import FeatureExtractor
-from unidex.features.single_text import placed_words
+from unidex.features.stems import stemmed
 from unidex.features.tokens import TokenRows
+from unidex.features.word_strings import placed_words
 from unidex.features.words import Words
 
 _TEXTS_AT_ONCE = 1024
@@ -67,5 +68,5 @@ def _first_words(features: FeatureExtractor, texts: list[str], max_words: int) -
 
 def _ids(features: FeatureExtractor, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The text and the id of every word; -1 for one that has none."""
-    words = Words.of(texts)
+    words = Words.of(stemmed(texts, features.settings.language))
     return words.rows, features.vocabulary.lookup(words.keys)[words.ids]

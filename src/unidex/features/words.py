@@ -8,6 +8,7 @@ Shapes: N texts, W words, U distinct words, C code points of the distinct words 
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,11 @@ from numpy.typing import NDArray
 from unidex.features.codepoints import DIGIT, LOWER, OUTSIDE, UNDERSCORE, UPPER, classes_of, codes_of, folded, text_of
 from unidex.features.hash_keys import distinct, keys_of_strings, places
 
+# Han, Hiragana and Katakana, with the marks of iteration and of long vowels.
+UNSPACED = re.compile(
+    "[\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
+)
 MARK = "#"  # Ends of words are marked by a character that no word has.
 WORD_SEED = 0x51ED270B27B4C1E9
 
@@ -82,11 +88,17 @@ class Words:
 def normal_form(text: str) -> str:
     """The text in normal form NFKC: one way to write what looks the same.
 
-    >>> normal_form("\ufb01le")
-    'file'
+    Chinese and Japanese are written without blanks, and most of their words have one or two characters. Each character
+    gets blanks around it and is a word, so that two of them are a bigram.
+
+    >>> normal_form("\ufb01le"), normal_form("\u56fe\u4e66\u9986 A").split()
+    ('file', ['\u56fe', '\u4e66', '\u9986', 'A'])
     """
     # ASCII is in normal form already, and to ask costs nothing.
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+    if text.isascii():
+        return text
+    normal = unicodedata.normalize("NFKC", text)
+    return UNSPACED.sub(r" \g<0> ", normal)
 
 
 @dataclass(frozen=True, eq=False)

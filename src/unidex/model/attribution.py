@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.errors import ModelError
-from unidex.features.single_text import placed_words
 from unidex.features.word_places import merged
+from unidex.features.word_strings import placed_words
 from unidex.nn.array_network import ArrayHead
 
 _MIN_LENGTH = 1e-12  # as torch's normalize has it

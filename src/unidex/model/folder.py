@@ -1,8 +1,8 @@
 """The model folder: written whole or not at all, and checked before it is read.
 
 ``config.toml``, ``encoder.safetensors``, ``encoder/``, ``labels.jsonl``, ``index/`` (with the classifiers),
-``neighbours/`` (the kNN part), ``lexical/``, ``calibration.json``, ``ranker.json``, ``metrics.json``, ``train.jsonl``,
-``train_texts.npy``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
+``neighbours/`` (the kNN part), ``lexical/``, ``pretrained/``, ``calibration.json``, ``ranker.json``, ``metrics.json``,
+``train.jsonl``, ``train_texts.npy``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from unidex.config.recipes import read_saved
 from unidex.config.renamed import OLD_NAMES
 from unidex.data.concepts import NOTHING, Concept, concept_of, fields_of
 from unidex.data.text_hashes import TextHashes
-from unidex.encoders.registry import array_reader, load_encoder
+from unidex.encoders.registry import array_reader, load_encoder, saves_weights
 from unidex.errors import ModelError
 from unidex.model.label_set import LabelSet
 from unidex.nn.array_network import ENCODER_TABLES, ArrayNetwork
@@ -32,6 +32,7 @@ from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.pretrained import PretrainedPart
 from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
 from unidex.storage.disk_errors import writing
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from unidex.nn.network import Network
 
 FORMAT = 4
-# Format 3 had the classifiers in a file of their own too, and no rows of 8 bits.
+# Before 4, the weights of a transformer were in encoder.safetensors, not in encoder/, and the classifiers in a file of
+# their own too.
 _READ = (*OLD_NAMES, 3, FORMAT)
 # The files and folders that are read, beside the manifest and the journal of label changes.
 _PARTS = (
@@ -57,6 +59,7 @@ _PARTS = (
     "index",
     "neighbours",
     "lexical",
+    "pretrained",
     "calibration.json",
     "ranker.json",
     "fusing.json",  # a decision tree, in formats before 3
@@ -64,6 +67,7 @@ _PARTS = (
     "train.jsonl",
     "train_texts.npy",
 )
+_ENCODER = "encoder."  # before the names of the encoder's dense weights in a network
 
 
 def save(folder: Path, model: Model) -> None:
@@ -72,7 +76,7 @@ def save(folder: Path, model: Model) -> None:
     with writing(target):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with unfinished_folder(folder) as unfinished:
-            _write(unfinished, model)
+            write_parts(unfinished, model)
             _put(unfinished, folder)
 
 
@@ -133,7 +137,7 @@ def _read(
     labels = _read_labels(folder / "labels.jsonl")
     index = indexes.load(folder / "index")
     network = _read_network(folder, config, index, device)
-    knn_folder, lexical_folder = folder / "neighbours", folder / "lexical"
+    knn_folder, lexical_folder, frozen_folder = (folder / name for name in ("neighbours", "lexical", "pretrained"))
     scorer = Scorer(
         Layout.of(network, Weights.of(config.predict), config.predict.precision),
         index,
@@ -142,6 +146,7 @@ def _read(
         None if ranker is None else read_ranker(ranker),
         None if calibration is None else Calibration.from_dict(calibration),
         LexicalPart.load(lexical_folder, len(labels)) if lexical_folder.is_dir() else None,
+        PretrainedPart.load(frozen_folder, len(labels)) if frozen_folder.is_dir() else None,
     )
     texts_file = folder / "train_texts.npy"
     train_texts = TextHashes.load(texts_file) if texts_file.exists() else None
@@ -168,12 +173,19 @@ def _read_json(file: Path) -> Any:
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
 
-def _write(folder: Path, model: Model) -> None:
+def write_parts(folder: Path, model: Model) -> None:
+    """Write all files of a model into an empty folder."""
     scorer = model.scorer
     (folder / "config.toml").write_text(model.config.as_toml(), encoding="utf-8")
-    save_tensors(_weights(model.vectoriser), folder / "encoder.safetensors")
+    weights = _weights(model.vectoriser)
+    if not isinstance(model.vectoriser, ArrayNetwork) and saves_weights(model.config):
+        weights = {name: tensor for name, tensor in weights.items() if not name.startswith(_ENCODER)}
+    save_tensors(weights, folder / "encoder.safetensors")
     (folder / "encoder").mkdir()
     model.encoder.save(folder / "encoder")
+    for file in folder.rglob("*.safetensors"):
+        # safetensors lets only the owner read them, but a service often runs as another user.
+        file.chmod(0o644)
     _write_labels(folder / "labels.jsonl", model.labels)
     scorer.index.save(folder / "index")
     if scorer.knn is not None:
@@ -182,6 +194,8 @@ def _write(folder: Path, model: Model) -> None:
         (folder / "calibration.json").write_text(scorer.calibration.as_json(), encoding="utf-8")
     if scorer.lexical is not None:
         scorer.lexical.save(folder / "lexical")
+    if scorer.pretrained is not None:
+        scorer.pretrained.save(folder / "pretrained")
     if scorer.fitted is not None:
         (folder / "ranker.json").write_text(json.dumps(scorer.fitted.as_dict()) + "\n", encoding="utf-8")
     (folder / "metrics.json").write_text(json.dumps(model.metrics, indent=2) + "\n", encoding="utf-8")
@@ -243,7 +257,7 @@ def _read_labels(file: Path) -> LabelSet:
 
 def _hashes(folder: Path) -> dict[str, str]:
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
-    files += sorted(folder.glob("*/manifest.json"))
+    files += sorted(file for file in folder.rglob("manifest.json") if file.parent != folder)
     hashes = {}
     for file in files:
         with file.open("rb") as stream:

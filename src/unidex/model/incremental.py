@@ -141,6 +141,10 @@ class _KnownTexts:
         knn.join(self.ids_N[old], positives[old])
         stored = vectors_NJ[new] * np.float32(model.scorer.layout.knn_scale)
         knn.add(stored, positives[new], [texts[row] for row in new])
+        if model.scorer.pretrained is not None:
+            # Its texts are those of the kNN part, in the same order.
+            model.scorer.pretrained.texts.join(self.ids_N[old], positives[old])
+            model.scorer.pretrained.remember([texts[row] for row in new], positives[new])
 
 
 def _same_texts(knn: KnnPart, vectors_NJ: NDArray[np.float32]) -> NDArray[np.int64]:

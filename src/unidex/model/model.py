@@ -142,6 +142,7 @@ class Model(ModelMethods):
         themselves, for snippets. A model with snippets has a kNN part even where that has weight 0. Large files of
         the build are in ``scratch``, a folder, where an interrupted build is continued.
         """
+        from unidex.scoring.computed_rows import TextRows
         from unidex.scoring.label_index import build_index
 
         network.eval()
@@ -149,7 +150,6 @@ class Model(ModelMethods):
         layout = Layout.of(network, Weights.of(predict), predict.precision)
         # Label texts and train texts get the vectors that texts will have: those of the stored precision.
         arrays = network.arrays(predict.precision)
-        vectoriser = arrays or network
         index = build_index(
             network, layout, prepared_labels, labels.frequencies, predict.index, scratch=scratch, arrays=arrays
         )
@@ -157,13 +157,14 @@ class Model(ModelMethods):
         if train_texts is not None and predict.snippet_length > 0:
             snippets = Snippets.of(train_texts, predict.snippet_length)
         if train is not None and (predict.knn > 0 or predict.rank == "learned" or snippets is not None):
-            knn = KnnPart.of(
-                layout.knn_vectors(vectoriser.text_vectors(train[0]).arrays()),
-                train[1],
-                num_nearest=predict.knn_texts,
-                temperature=predict.knn_temperature,
-                snippets=snippets,
-            )
+            with TextRows(network, layout, train[0], arrays).stored(scratch) as text_vectors:
+                knn = KnnPart.of(
+                    text_vectors,
+                    train[1],
+                    num_nearest=predict.knn_texts,
+                    temperature=predict.knn_temperature,
+                    snippets=snippets,
+                )
         return cls(config, network, labels, Scorer(layout, index, labels, knn), metrics or {})
 
     @property
@@ -256,6 +257,8 @@ class Model(ModelMethods):
         blocks += [layout.knn_vectors(vectors) for vectors in self.vector_blocks(texts)]
         # All at once: if they are so many that lists are made, k-means must see all of them.
         knn.add(np.concatenate(blocks), positives, texts)
+        if self.scorer.pretrained is not None:
+            self.scorer.pretrained.remember(texts, positives)
         self.know_texts(texts)
 
     def know_texts(self, texts: Sequence[str]) -> None:
@@ -308,6 +311,8 @@ class Model(ModelMethods):
             scorer.knn.grow(len(self.labels))
         if scorer.lexical is not None:
             scorer.lexical.add(texts, dict(enumerate(concepts)))
+        if scorer.pretrained is not None:
+            scorer.pretrained.add_labels(texts)
         self._know(all_texts)
         return ids
 
@@ -327,6 +332,8 @@ class Model(ModelMethods):
             self.replace_rows(ids, self.scorer.layout.with_head(index.vectors(ids), "dual", dual))
         if self.scorer.lexical is not None:
             self.scorer.lexical.rename(label, text)
+        if self.scorer.pretrained is not None:
+            self.scorer.pretrained.rename(label, text)
         self._know([text])
         self.labels = self.labels.with_text(label, text)
 

@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError
 
 from unidex.config import Config
-from unidex.encoders.registry import get
+from unidex.encoders.registry import get, saves_weights
 from unidex.errors import ModelError
 from unidex.index import Index
 from unidex.nn.array_network import ENCODER_TABLES, ArrayNetwork
@@ -65,5 +65,7 @@ def read_network(config: Config, encoder: Any, file: Path, index: Index, device:
     for name in ENCODER_TABLES.values():
         if name in tables:
             tables[name].weight = weights.pop(name)
+    if saves_weights(config) and not any(name.startswith("encoder.") for name in weights):
+        weights |= {name: weight for name, weight in network.state_dict().items() if name.startswith("encoder.")}
     network.load_state_dict(weights)
     return network

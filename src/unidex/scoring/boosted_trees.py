@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from unidex.errors import ModelError
 from unidex.scoring.layout import Head, Layout
+from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import LEXICAL, CandidateCounts, Features, Ranker, Rarity, WeightedSum, searched_parts
 from unidex.scoring.ranking_features import FEATURES
 from unidex.scoring.tree_scores import TreeScores, checked_text
@@ -46,12 +47,13 @@ _SETTINGS: dict[str, Any] = {
 }
 # Features that explanations show as one part.
 _PARTS = dict.fromkeys((*LEXICAL, "label_length", "text_length"), "words")
+_PARTS |= dict.fromkeys(PRETRAINED, "pretrained")
 _PARTS |= {"nearest_text": "knn", "best_sum": "weighted_sum"}
 
 
-def feature_names(layout: Layout) -> tuple[str, ...]:
-    """The features that a model of this layout has."""
-    compared = (*searched_parts(layout), "knn", "weighted_sum")
+def feature_names(layout: Layout, *, pretrained: bool = False) -> tuple[str, ...]:
+    """The features that a model of this layout has, perhaps with a pretrained part."""
+    compared = (*searched_parts(layout), "knn", "weighted_sum", *(PRETRAINED if pretrained else ()))
     with_places = [f"{name}{more}" for name in compared for more in ("", "_gap", "_place")]
     lexical = [f"{name}{more}" for name in LEXICAL for more in ("", "_gap")]
     return (*with_places, *lexical, "best_sum", "nearest_text", "frequency", "label_length", "text_length")

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from unidex.errors import ModelError
 from unidex.scoring.layout import Layout
+from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import (
     LEXICAL,
     CandidateCounts,
@@ -45,6 +46,8 @@ _PRIOR = {
     "word_overlap": 1.0,
     "char_overlap": 2.0,
     "word_coverage": 1.5,
+    "pretrained": 1.0,
+    "pretrained_knn": 0.5,
 }
 
 
@@ -61,9 +64,10 @@ class LinearWeights:
     rarity: Rarity
 
     @classmethod
-    def prior(cls, layout: Layout, rarity: Rarity) -> LinearWeights:
-        """The ranker of a model without held-out texts."""
-        return cls({name: _PRIOR[name] for name in (*searched_parts(layout), "knn", "label_prior", *LEXICAL)}, rarity)
+    def prior(cls, layout: Layout, rarity: Rarity, *, pretrained: bool = False) -> LinearWeights:
+        """The ranker of a model without held-out texts, perhaps with a pretrained part."""
+        names = (*searched_parts(layout), "knn", "label_prior", *LEXICAL, *(PRETRAINED if pretrained else ()))
+        return cls({name: _PRIOR[name] for name in names}, rarity)
 
     def fit(self, features: Features, hits_NK: NDArray[np.bool_], counts_NK: NDArray[np.bool_]) -> LinearWeights:
         """Fit weights to candidates, of which ``hits_NK`` tells the right ones and ``counts_NK`` those that count."""
@@ -123,7 +127,9 @@ class LinearRanker(WeightedSum):
         return (*self.weights, "frequency")
 
     def contributions(self, features: Features) -> dict[str, NDArray[Any]]:
-        """The terms of the scores by name; those of the lexical part together."""
+        """The terms of the scores by name; those of the lexical part together, and those of the pretrained part."""
         parts = super().contributions(features)
         words = sum_parts({name: parts.pop(name) for name in LEXICAL})
+        if frozen := {name: parts.pop(name) for name in PRETRAINED if name in parts}:
+            parts["pretrained"] = sum_parts(frozen)
         return parts | {"words": words, "frequency": self.rarity(features["frequency"])}

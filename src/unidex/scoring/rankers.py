@@ -85,7 +85,10 @@ class Candidates:
 
 @dataclass(frozen=True)
 class CandidateCounts:
-    """How many candidates a text has at most: labels that the index, the kNN part and the lexical part find."""
+    """How many candidates a text has at most: labels that the index, the kNN part and the lexical part find.
+
+    A pretrained part finds as many by its kNN scores as the kNN part, and as many by cosines as the lexical part.
+    """
 
     index: int = 100
     knn: int = 32

@@ -22,6 +22,7 @@ from scipy import sparse
 from unidex.index import Index
 from unidex.scoring.layout import Head, Layout
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.pretrained import PretrainedPart
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import WeightedSum, sum_parts
 from unidex.sparse_rows import values_at
@@ -59,6 +60,8 @@ class Pairs:
         frequencies_L: number of training texts per label.
         knn: what the kNN part found; None where it is not used.
         lexical: the lexical part; None where there is none.
+        pretrained: the pretrained part; None where there is none.
+        pretrained_knn: its kNN scores of labels, N x L; None where it is not used.
     """
 
     layout: Layout
@@ -69,6 +72,8 @@ class Pairs:
     frequencies_L: NDArray[np.int64]
     knn: KnnFound | None
     lexical: LexicalPart | None
+    pretrained: PretrainedPart | None = None
+    pretrained_knn: sparse.csr_array | None = None
     _computed: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def feature(self, name: str) -> NDArray[Any]:
@@ -222,6 +227,21 @@ def word_coverage(pairs: Pairs) -> NDArray[np.float32]:
 
 
 @ranking_feature
+def pretrained(pairs: Pairs) -> NDArray[np.float32]:
+    """The cosine of text and label by a frozen encoder."""
+    assert pairs.pretrained is not None
+    assert pairs.queries.pretrained is not None
+    return pairs.pretrained.cosines(pairs.queries.pretrained, pairs.ids_NK)
+
+
+@ranking_feature
+def pretrained_knn(pairs: Pairs) -> NDArray[np.float32]:
+    """The kNN score by the vectors of a frozen encoder."""
+    assert pairs.pretrained_knn is not None
+    return values_at(pairs.pretrained_knn, pairs.ids_NK)
+
+
+@ranking_feature
 def label_length(pairs: Pairs) -> NDArray[np.float32]:
     """The number of words and n-grams of the label."""
     assert pairs.lexical is not None
@@ -252,6 +272,8 @@ def compute_features(pairs: Pairs, names: Sequence[str]) -> dict[str, NDArray[An
             pairs.frequencies_L,
             pairs.knn if is_all or pairs.knn is None else pairs.knn[texts],
             pairs.lexical,
+            pairs.pretrained,
+            pairs.pretrained_knn if is_all or pairs.pretrained_knn is None else pairs.pretrained_knn[texts],
         )
         block.compare(names)
         blocks.append({name: block.feature(name) for name in names})

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from unidex.errors import ModelError
 from unidex.index import Index
@@ -25,6 +26,7 @@ from unidex.scoring.knn import KnnPart
 from unidex.scoring.knn_join import join_scores
 from unidex.scoring.layout import Head, Layout, Mode
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.pretrained import PRETRAINED, PretrainedPart
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import CandidateCounts, Candidates, Ranker, WeightedSum, added_weights
 from unidex.scoring.ranking_features import KnnFound, Pairs, compute_features
@@ -85,6 +87,7 @@ class Scorer:
         fitted: the fitted ranker; None where the parts are summed.
         calibration: from scores to probabilities; None where none was fitted.
         lexical: words of the labels; None where no ranker reads them.
+        pretrained: vectors by a frozen encoder; None where no ranker reads them.
     """
 
     layout: Layout
@@ -94,6 +97,7 @@ class Scorer:
     fitted: FittedRanker | None = None
     calibration: Calibration | None = None
     lexical: LexicalPart | None = None
+    pretrained: PretrainedPart | None = None
 
     def ranker(self, mode: Mode = "both") -> Ranker:
         """The ranker of a mode."""
@@ -104,7 +108,8 @@ class Scorer:
     def queries(self, vectors: Vectors, texts: Sequence[str], mode: Mode = "both") -> Queries:
         """The queries of texts with these vectors."""
         words = self.lexical.rows(texts) if self.lexical is not None and mode == "both" else None
-        return Queries(as_array(self.layout.queries(vectors, mode)), words)
+        frozen = self.pretrained.encode(texts) if self.pretrained is not None and mode == "both" else None
+        return Queries(as_array(self.layout.queries(vectors, mode)), words, frozen)
 
     def search(
         self,
@@ -173,18 +178,27 @@ class Scorer:
             ids.append(TopK.from_csr(knn.scores_NL, counts.knn).ids)
         if self.lexical is not None and queries.words is not None and counts.lexical:
             ids.append(self.lexical.search(queries.words, counts.lexical, hidden_L).ids)
-        return self._described(queries, without_repeats(np.concatenate(ids, axis=1)), features, knn)
+        frozen = self._frozen_knn(queries, features, hidden_L)
+        if frozen is not None:
+            ids.append(TopK.from_csr(frozen, counts.knn).ids)
+            assert self.pretrained is not None
+            assert queries.pretrained is not None
+            by_cosine = self.pretrained.search(queries.pretrained, counts.lexical, hidden_L) if counts.lexical else None
+            ids += [] if by_cosine is None else [by_cosine.ids]
+        return self._described(queries, without_repeats(np.concatenate(ids, axis=1)), features, knn, frozen)
 
     def describe(self, queries: Queries, ids_NK: NDArray[np.int64], mode: Mode = "both") -> Candidates:
         """Given labels as candidates, with their features."""
         ranker = self.ranker(mode)
-        knn = self._knn_found(queries, self._hidden(None, None)) if "knn" in ranker.features else None
+        hidden_L = self._hidden(None, None)
+        knn = self._knn_found(queries, hidden_L) if "knn" in ranker.features else None
+        frozen = self._frozen_knn(queries, ranker.features, hidden_L)
         if not ranker.compares_candidates:
-            return self._described(queries, ids_NK, ranker.features, knn)
+            return self._described(queries, ids_NK, ranker.features, knn, frozen)
         # Their features depend on the candidates that the text has without them.
         others = self.candidates(queries, ranker.counts, ranker.features).ids_NK
         all_ids = without_repeats(np.concatenate([others, ids_NK], axis=1))
-        described = self._described(queries, all_ids, ranker.features, knn)
+        described = self._described(queries, all_ids, ranker.features, knn, frozen)
         places = (all_ids[:, None, :] == ids_NK[:, :, None]).argmax(axis=2)
         taken = {name: np.take_along_axis(values, places, axis=1) for name, values in described.features.items()}
         return Candidates(ids_NK, taken)
@@ -265,15 +279,24 @@ class Scorer:
         nearest_N = near.scores[:, 0] if near.k else np.zeros(len(near), dtype=np.float32)
         return KnnFound(self.knn.scores_of(near, hidden_L), np.maximum(nearest_N, 0))
 
+    def _frozen_knn(
+        self, queries: Queries, features: Sequence[str], hidden_L: NDArray[np.bool_] | None
+    ) -> sparse.csr_array | None:
+        """The kNN scores of the pretrained part; None where no feature asks for it."""
+        if self.pretrained is None or queries.pretrained is None or not set(PRETRAINED) & set(features):
+            return None
+        return self.pretrained.knn_scores(queries.pretrained, hidden_L)
+
     def _described(
         self,
         queries: Queries,
         ids_NK: NDArray[np.int64],
         features: Sequence[str],
         knn: KnnFound | None,
+        frozen: sparse.csr_array | None,
     ) -> Candidates:
-        frequencies = self.labels.frequencies
-        pairs = Pairs(self.layout, self.index, queries, ids_NK, ids_NK >= 0, frequencies, knn, self.lexical)
+        of_labels = (self.labels.frequencies, knn, self.lexical, self.pretrained, frozen)
+        pairs = Pairs(self.layout, self.index, queries, ids_NK, ids_NK >= 0, *of_labels)
         return Candidates(ids_NK, compute_features(pairs, features))
 
 

@@ -31,10 +31,13 @@ class TrainingLog:
         numbers = {"loss": round(loss, 6), "texts_per_second": round(texts_per_second, 1)}
         self._write({"epoch": epoch, "step": step} | numbers, {f"train/{name}": n for name, n in numbers.items()})
 
+    def before(self, metrics: dict[str, float]) -> None:
+        """The network was scored before its first step."""
+        logger.info("Before training: held-out texts: %s.", _picked(metrics))
+
     def validation(self, epoch: int, step: int, metrics: dict[str, float]) -> None:
         """The network was scored on the validation split."""
-        picked = ", ".join(f"{name} {metrics[name]:.2f}" for name in _SHOWN if name in metrics)
-        logger.info("Epoch %d: held-out texts: %s.", epoch, picked)
+        logger.info("Epoch %d: held-out texts: %s.", epoch, _picked(metrics))
         rounded = {name: round(value, 4) for name, value in metrics.items()}
         record = {"epoch": epoch, "step": step, "validation": rounded}
         self._write(record, {f"validation/{name}": value for name, value in rounded.items()})
@@ -55,6 +58,10 @@ class TrainingLog:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 with self._file.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(record) + "\n")
+
+
+def _picked(metrics: dict[str, float]) -> str:
+    return ", ".join(f"{name} {metrics[name]:.2f}" for name in _SHOWN if name in metrics)
 
 
 def _tensorboard(folder: Path | None) -> Any:

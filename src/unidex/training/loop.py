@@ -19,15 +19,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from torch import Tensor
 
 from unidex import progress
 from unidex.config import Config
 from unidex.distributed import ALONE, Processes
+from unidex.encoders import registry as encoders
 from unidex.errors import UnidexError
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable
 from unidex.scoring.network_metrics import metric_value
+from unidex.storage.disk_errors import writing
+from unidex.storage.tensors import save_tensors
 from unidex.training import checkpoint
 from unidex.training.frozen import freeze
 from unidex.training.log import TrainingLog
@@ -40,6 +44,8 @@ logger = logging.getLogger(__name__)
 Ids = NDArray[np.int64]
 
 _LOG_EVERY = 10
+# Bytes of a network whose copy is kept in memory; the copy of a larger one is kept in a file.
+MAX_COPY = 1 << 28
 # Attributes of a trainer that a checkpoint keeps.
 _PROGRESS = ("epoch", "batch", "step", "total", "best_epoch", "validations_without_gain")
 
@@ -88,6 +94,8 @@ class Trainer:
         self._log = TrainingLog(folder if processes.is_first else None, config.train.epochs)
         self._seen = 0
         self.total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
+        self._losses: dict[int, float] = {}  # mean loss by epoch, of those that this process has run
+        self._before: float | None = None  # the validation metric before training, of a pretrained encoder
 
     def run(self, *, resume: bool = False) -> dict[str, Any]:
         """Train to the end; the result says how it went. With ``resume``, continues from the newest checkpoint."""
@@ -97,6 +105,8 @@ class Trainer:
         epochs, patience = self.config.train.epochs, self.config.train.patience or math.inf
         with self._listening(), progress.task("training", self.num_steps, unit="steps", fills_phase=True) as advance:
             advance(self.step)
+            if self.step == 0:
+                self._validate_before()
             while self.epoch < epochs and self.validations_without_gain < patience:
                 self._run_epoch(advance)
                 if self.epoch % self.config.train.validate_every == 0 or self.epoch == epochs:
@@ -118,9 +128,20 @@ class Trainer:
             "best": None if self._best is None else {self.config.train.metric: self._best_value},
         }
 
+    def measure_steps(self, number: int) -> list[float]:
+        """CPU seconds of the first steps, at most so many of them and one at least; the network learns from them."""
+        self.network.train()
+        seconds = []
+        for place, batch in enumerate(self._batching.batches(0)[:number]):
+            started = time.process_time()
+            self._step(batch, place)
+            seconds.append(time.process_time() - started)
+        return seconds
+
     def _tell_end(self, seconds: float) -> None:
         train = self.config.train
         logger.info("%d steps took %.1f s.", self.step, seconds)
+        self._warn_if_nothing_learned()
         if self.epoch < train.epochs:
             logger.info(
                 "Stopped after epoch %d of at most %d, and kept epoch %d: a further epoch raised the score of held-out "
@@ -129,6 +150,27 @@ class Trainer:
                 train.epochs,
                 self.best_epoch,
                 100 * train.min_gain,
+            )
+
+    def _warn_if_nothing_learned(self) -> None:
+        """Say it where training has made nothing better: a rate that ruins the encoder shows in nothing else."""
+        rates = f"train.lr_encoder {self.config.train.lr_encoder:g}, train.lr_heads {self.config.train.lr_heads:g}"
+        if self._before is not None and self._best_value <= self._before:
+            logger.warning(
+                "The run has learned nothing: held-out texts score %.2f, and scored %.2f before training. Lower the "
+                "learning rates (%s), or train for more epochs (now at most %d, with train.patience %d).",
+                self._best_value,
+                self._before,
+                rates,
+                self.config.train.epochs,
+                self.config.train.patience,
+            )
+        elif 1 in self._losses and len(self._losses) > 2 and min(self._losses.values()) == self._losses[1]:
+            logger.warning(
+                "The run may have learned nothing: no epoch had a lower loss than the first (%.4f). Change the "
+                "learning rates (%s), or train with a validation split (train.validation) to see more.",
+                self._losses[1],
+                rates,
             )
 
     @contextmanager
@@ -186,6 +228,7 @@ class Trainer:
         self.network.eval()
         seconds = max(time.monotonic() - started, 1e-9)
         loss = float(total) / max(1, len(batches))
+        self._losses[self.epoch + 1] = loss
         self._log.epoch(self.epoch + 1, self.step, loss, (self._seen - texts_before) / seconds)
         self.epoch += 1
         self.batch = 0
@@ -211,6 +254,15 @@ class Trainer:
                 + (" or switch encoder.autocast off" if self.config.encoder.autocast != "off" else "")
             )
 
+    def _validate_before(self) -> None:
+        """Score a pretrained encoder before its first step: training must make it better."""
+        if self._validate is None or not encoders.get(self.config.encoder.kind).can.is_pretrained:
+            return
+        self.network.eval()
+        metrics = self._validate(self.network)
+        self._before = metric_value(metrics, self.config.train.metric)
+        self._log.before(metrics)
+
     def _validate_now(self) -> None:
         if self._validate is None:
             return
@@ -221,7 +273,7 @@ class Trainer:
         gains = value > self._best_value + self.config.train.min_gain * abs(self._best_value) or self._best is None
         self.validations_without_gain = 0 if gains else self.validations_without_gain + 1
         if value > self._best_value:
-            self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
+            self._best = self._copied_network()
             self._best_value, self.best_epoch = value, self.epoch
 
     def state(self) -> dict[str, Tensor]:
@@ -241,6 +293,20 @@ class Trainer:
         state = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
         return state | {f"table.{name}": table.weight for name, table in self.network.tables().items()}
 
+    def _copied_network(self) -> dict[str, Tensor]:
+        """A copy of the network as it is now: in memory, or mapped from a file where it is large."""
+        state = self._network_state()
+        size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+        if self.folder is None or size <= MAX_COPY:
+            return {name: tensor.clone() for name, tensor in state.items()}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / f"best-{self.processes.rank}.safetensors"
+        # A new file: the copy before it may still be mapped.
+        file.unlink(missing_ok=True)
+        with writing(file):
+            save_tensors(state, file)
+        return load_file(file, device=str(self.network.device))
+
     def _load_network(self, state: dict[str, Tensor]) -> None:
         self.network.load_state_dict(_part(state, "network."))
         for name, table in self.network.tables().items():
@@ -258,6 +324,7 @@ class Trainer:
             **{name: getattr(self, name) for name in _PROGRESS},
             "seed": self.seed,
             "best_value": None if self._best is None else self._best_value,
+            "before": self._before,
             "config": self.config.model_dump(),
         }
         checkpoint.save(self.folder, self.step, tensors, state, self._shards())
@@ -284,7 +351,8 @@ class Trainer:
         for name in _PROGRESS:
             setattr(self, name, state[name])
         if self._best is None and state["best_value"] is not None:
-            self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
+            self._best = self._copied_network()
+        self._before = state.get("before")
         self._batching.load(tensors)
         self._log.keep_until(self.step)
         logger.info("Resumed at step %d of %d.", self.step, self.num_steps)

@@ -29,11 +29,14 @@ from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.linear_ranker import LinearWeights
+from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import Rarity
 from unidex.scoring.scorer import FittedRanker
 from unidex.storage.atomic import write_text
 from unidex.training.loop import Trainer
-from unidex.training.phases import DECAY, SIMULATED_DECAY, changed, decay_recipe, with_batch_size, with_metric
+from unidex.training.phases import DECAY, SIMULATED_DECAY, changed, decay_recipe, with_metric
+from unidex.training.pretrained_vectors import PretrainedVectors
+from unidex.training.sizes import fit_sizes
 from unidex.training.stage_networks import StageNetworks
 from unidex.training.timetable import FINISH, FIT, INDEX, TRAIN, TRIAL, stage_phase
 from unidex.training.transfer import summarise_stages
@@ -90,7 +93,7 @@ class Run:
         processes: Processes = ALONE,
     ) -> None:
         num_texts = len(dataset.train)
-        stages = {name: with_metric(with_batch_size(part, num_texts)) for name, part in config.in_stages().items()}
+        stages = {name: with_metric(fit_sizes(part, num_texts)) for name, part in config.in_stages().items()}
         check_rules(
             stages,
             encoder=encoders.get(config.encoder.kind).can,
@@ -108,6 +111,7 @@ class Run:
         self.processes = processes
         self._networks = StageNetworks(dataset, config, seed=seed, device=device, folder=folder, processes=processes)
         self._validation: Validation | None = None
+        self._frozen = PretrainedVectors.of(config, dataset, None if folder is None else folder / "prepared", processes)
         self._nothing_held_out = False
 
     def model(self, *, resume: bool = False) -> Model | None:
@@ -136,6 +140,9 @@ class Run:
             config = changed(config, {"predict": weights, "train": {"epochs": chosen["epochs"]}})
         if ranker is None:
             config = changed(config, {"predict": {"rank": "sum"}})
+        layout = Layout.of(network, Weights.of(config.predict))
+        if ranker is None or not set(PRETRAINED) & set(ranker.ranker(layout).features):
+            config = changed(config, {"predict": {"pretrained": ""}})
         if calibration is not None:
             metrics["calibration"] = calibration.summary()
         network.fold()
@@ -162,6 +169,8 @@ class Run:
                 self.folder,
             )
         model.scorer.calibration, model.scorer.fitted = calibration, ranker
+        if self._frozen is not None and config.predict.pretrained:
+            model.scorer.pretrained = self._frozen.part(config.predict)
         model.train_texts = TextHashes.of(self.dataset.train.texts)
         if config.predict.rank == "learned":
             validation = self._validation
@@ -263,13 +272,13 @@ class Run:
             predict = best.config.predict
             layout = Layout.of(best.trainer.network, Weights.of(predict))
             rarity = Rarity.of(predict.favour, len(self.dataset.train), self.dataset.propensity)
-            return LinearWeights.prior(layout, rarity), None
+            return LinearWeights.prior(layout, rarity, pretrained=self._frozen is not None), None
         weights = best.choice.weights
         train = best.config.train
         # Tables that live in a file are larger than memory: there is no second place for them.
         few = len(self.dataset.train) <= train.simulate_decay_up_to
         if train.decay_epochs == 0 or not few or train.table_storage == "file":
-            return self._validation.fit(best.trainer.network, best.config, weights)
+            return self._validation.fit(best.trainer.network, best.config, weights, self._frozen)
         file = None if self.folder is None else self.folder / f"{SIMULATED_DECAY}.json"
         if resume and file is not None and file.exists():
             ranker, calibration = json.loads(file.read_text(encoding="utf-8"))
@@ -283,7 +292,7 @@ class Run:
         )
         before = best.trainer.state()
         network, _ = self._decay(best, resume=resume, rows=self._validation.rows, phase=SIMULATED_DECAY)
-        fitted = self._validation.fit(network, best.config, weights)
+        fitted = self._validation.fit(network, best.config, weights, self._frozen)
         best.trainer.restore(before)
         if file is not None and self.processes.is_first:
             write_text(file, json.dumps([None if one is None else one.as_dict() for one in fitted]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unidex.config import Config
-from unidex.training.phases import with_batch_size
+from unidex.training.sizes import fit_sizes
 from unidex.training.trials import may_try
 
 PREPARE = "preparing texts"
@@ -25,9 +25,7 @@ def timetable(config: Config, num_texts: int, num_test: int) -> dict[str, float]
 
     Work that is no training counts as one epoch of the last stage.
     """
-    *earlier, (_, last) = [
-        (name, with_batch_size(part, num_texts, tell=False)) for name, part in config.in_stages().items()
-    ]
+    *earlier, (_, last) = [(name, fit_sizes(part, num_texts, tell=False)) for name, part in config.in_stages().items()]
     train = last.train
     held_out = train.validation if train.validation < 1 else 0.0
     epoch = _steps(num_texts, train.batch_size)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +24,7 @@ from unidex.scoring.boosted_trees import BoostedTrees, BoostedTreesRanker, featu
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.calibration_fit import MIN_TEXTS, Places, fit_calibration
 from unidex.scoring.calibration_fit import PLACES as CALIBRATED_PLACES
+from unidex.scoring.computed_rows import TextRows
 from unidex.scoring.decision_tree import FEATURES as TREE_FEATURES
 from unidex.scoring.decision_tree import DecisionTreeFusion, DecisionTreeRanker
 from unidex.scoring.fusion import FUSIONS, KNN_WEIGHTS, LABEL_PRIORS, best_weights
@@ -36,17 +39,21 @@ from unidex.scoring.rankers import CandidateCounts, Candidates, Rarity, Weighted
 from unidex.scoring.scorer import FittedRanker, LabelFrequencies, Scorer
 from unidex.sparse_rows import contains
 from unidex.topk import PADDING, TopK
+from unidex.training.chosen_rows import chosen
+from unidex.training.pretrained_vectors import PretrainedVectors
 
 logger = logging.getLogger(__name__)
 
 # More validation texts make the choice of weights and of the epoch slower, not better. The others are trained on.
-_MAX_TEXTS = 3000
+MAX_TEXTS = 3000
 # Validation texts that are scored after an epoch.
-_EPOCH_TEXTS = 800
+EPOCH_TEXTS = 800
 # Labels per text among which weights are chosen.
 _CANDIDATES = 64
 # With fewer validation texts, weights of a few features are fitted in place of trees.
 _MIN_TREES = 200
+# The vectors of a frozen encoder cost a pass per text in prediction: they must raise the metric by this share.
+_PRETRAINED_GAIN = 0.005
 # Of few texts up to a quarter is held out, to have this many.
 _MIN_TEXTS = 50
 
@@ -125,7 +132,7 @@ class Validation:
         """Hold out a share of the train texts; ``texts`` and ``labels`` are all prepared texts."""
         num_texts = len(dataset.train)
         share = max(share, min(0.25, _MIN_TEXTS / max(1, num_texts)), 1 / max(1, num_texts))
-        rows, held_out = split_rows(num_texts, min(share, _MAX_TEXTS / max(1, num_texts)), seed)
+        rows, held_out = split_rows(num_texts, min(share, MAX_TEXTS / max(1, num_texts)), seed)
         known = np.bincount(dataset.train.positives[rows].indices, minlength=dataset.num_labels) > 0
         lost = np.flatnonzero(~known & (dataset.label_frequencies() > 0))
         split = dataset.train.take(held_out)
@@ -146,7 +153,7 @@ class Validation:
 
     def score(self, network: Network, fusion: float) -> dict[str, float]:
         """The metrics of a network on some of the texts, for a check between two epochs."""
-        split = self.split.take(np.arange(min(_EPOCH_TEXTS, len(self.split))))
+        split = self.split.take(np.arange(min(EPOCH_TEXTS, len(self.split))))
         texts = self.texts[: len(split)]
         return score_network(
             network, texts, self.labels, self.dataset, split, fusion, self.processes, forbidden=self.forbidden
@@ -202,31 +209,51 @@ class Validation:
             metric_value(metrics, metric),
         )
 
-    def fit(self, network: Network, config: Config, weights: Weights) -> tuple[FittedRanker | None, Calibration | None]:
+    def fit(
+        self, network: Network, config: Config, weights: Weights, frozen: PretrainedVectors | None = None
+    ) -> tuple[FittedRanker | None, Calibration | None]:
         """The ranker of the recipe and the probabilities of its scores, fitted to a network's predictions.
 
-        The ranker is None where the parts are summed. Probabilities are None where texts are too few.
+        The ranker is None where the parts are summed. Probabilities are None where texts are too few. With ``frozen``
+        a second ranker reads its vectors too, and stays if it ranks the held-out texts better.
         """
         if config.predict.rank == "sum":
             places = places_needed(self.split, CALIBRATED_PLACES)
             return None, self._calibration(network, self._predicted(network, config, weights, places))
-        ranker, found = self._fitted_ranker(network, config, weights)
+        scorer = self._scorer(network, config, weights)
+        ranker, found = self._fitted_ranker(scorer, network, config)
+        if frozen is not None:
+            scorer.pretrained = frozen.part(config.predict, self.rows)
+            second, also_found = self._fitted_ranker(scorer, network, config)
+            without, with_it = (
+                metric_value(metrics_of(some, self.dataset, self.split), config.train.metric)
+                for some in (found, also_found)
+            )
+            pays = with_it > (1 + _PRETRAINED_GAIN) * without
+            logger.info(
+                "The ranker reads %s vectors of %s: held-out texts score %.2f with them, %.2f without.",
+                "the" if pays else "no",
+                frozen.source,
+                with_it,
+                without,
+            )
+            ranker, found = (second, also_found) if pays else (ranker, found)
         return ranker, self._calibration(network, found)
 
-    def _fitted_ranker(self, network: Network, config: Config, weights: Weights) -> tuple[FittedRanker, TopK]:
-        """A ranker, and its predictions for the held-out texts.
+    def _fitted_ranker(self, scorer: Scorer, network: Network, config: Config) -> tuple[FittedRanker, TopK]:
+        """A ranker of all parts of a scorer, and its predictions for the held-out texts.
 
         Each half of the texts is predicted by a ranker that was fitted to the other half.
         """
         predict, num_train, propensity = config.predict, len(self.dataset.train), self.dataset.propensity
-        scorer = self._scorer(network, config, weights)
+        has_frozen = scorer.pretrained is not None
         rarity = Rarity.of(predict.favour, num_train, propensity)
-        linear = LinearWeights.prior(scorer.layout, rarity)
+        linear = LinearWeights.prior(scorer.layout, rarity, pretrained=has_frozen)
         few = len(self.split) < _MIN_TREES
         fitted_to, prepared = self.held_out.take(self.answered), self.texts
         answered = np.arange(len(fitted_to))
         if predict.rank == "decision-tree":
-            names, counts = (*TREE_FEATURES, *added_weights(weights)), DecisionTreeRanker.counts
+            names, counts = (*TREE_FEATURES, *added_weights(scorer.layout.weights)), DecisionTreeRanker.counts
         elif few:
             # Most labels of few texts are new to the others: those texts count that have nothing else.
             fitted_to, prepared, answered = self.held_out, self.held_out_texts, self.answered
@@ -234,7 +261,7 @@ class Validation:
             found_few = (len(linear.weights), len(self.split), _MIN_TREES)
             logger.info("The ranker has weights of %d features: %d held-out texts are few (trees need %d).", *found_few)
         else:
-            names, counts = feature_names(scorer.layout), BoostedTreesRanker.counts
+            names, counts = feature_names(scorer.layout, pretrained=has_frozen), BoostedTreesRanker.counts
         # Labels that only these texts have show the ranker what it may expect of labels without training texts.
         candidates = scorer.candidates(self._queries(scorer, network, prepared, fitted_to), counts, names)
         ids_NK = candidates.ids_NK
@@ -293,16 +320,26 @@ class Validation:
         counts = self._counts()
         knn = None
         if weights.knn > 0 or predict.rank == "learned":
-            train = network.text_vectors(self.train_texts[self.rows], self.processes)
-            knn = KnnPart.of(
-                layout.knn_vectors(train).cpu().numpy(),
-                self.dataset.train.positives[self.rows],
-                num_nearest=predict.knn_texts,
-                temperature=predict.knn_temperature,
-            )
+            with self._train_vectors(network, layout) as vectors:
+                knn = KnnPart.of(
+                    vectors,
+                    self.dataset.train.positives[self.rows],
+                    num_nearest=predict.knn_texts,
+                    temperature=predict.knn_temperature,
+                )
         index = build_index(network, layout, self.labels, counts, processes=self.processes)
         lexical = self.lexical if predict.rank == "learned" else None
         return Scorer(layout, index, LabelFrequencies(counts), knn, lexical=lexical)
+
+    @contextmanager
+    def _train_vectors(self, network: Network, layout: Layout) -> Iterator[NDArray[np.float32]]:
+        """The vectors of the texts that are trained on, for the kNN part."""
+        if self.processes.size > 1:
+            prepared = self.train_texts[self.rows]
+            yield layout.knn_vectors(network.text_vectors(prepared, self.processes)).cpu().numpy()
+            return
+        with TextRows(network, layout, chosen(self.train_texts, self.rows)).stored() as vectors:
+            yield vectors
 
     def _queries(self, scorer: Scorer, network: Network, prepared: Any, split: Split) -> Queries:
         """The queries of held-out texts."""

@@ -24,8 +24,8 @@ from unidex.encoders.bag import BagEncoder
 from unidex.encoders.registry import build_encoder
 from unidex.errors import DataError, ModelError
 from unidex.features.extractor import FeatureExtractor
-from unidex.features.single_text import placed_words, words_in
 from unidex.features.word_places import merged
+from unidex.features.word_strings import placed_words, words_in
 from unidex.features.words import normal_form
 from unidex.model.attribution import attribute, feature_scores
 from unidex.model.explanation import explain

@@ -9,7 +9,7 @@ from helpers.stopped_runs import digest
 from helpers.synthetic import QUICK, topics
 from unidex.errors import ConfigError, UnidexError
 from unidex.model.model import Model
-from unidex.training.phases import batch_size_for
+from unidex.training.sizes import batch_size_for
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.train import train
 
@@ -109,8 +109,12 @@ def test_a_transformer_trains_end_to_end(tmp_path):
     texts = list(data.test.texts)
     again = Model.load(tmp_path / "model").predict(texts, 3)
     assert np.array_equal(again.ids, model.predict(texts, 3).ids)
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "model" / "train.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (tmp_path / "model" / "train.jsonl").read_text().splitlines()]
+    losses = [record["loss"] for record in records if "loss" in record]
     assert losses[1] < losses[0]
+    # With both heads, the fusion weight comes from held-out texts.
+    assert model.config.predict.choose_fusion
+    assert "fusion" in model.metrics["choice"]
 
 
 def test_labels_without_texts_are_learnt_by_the_classifier():

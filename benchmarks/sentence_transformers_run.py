@@ -1,0 +1,68 @@
+"""sentence-transformers on pairs of text and label, for `transformer_losses.py`; runs in an environment of its own.
+
+usage: python sentence_transformers_run.py WORK.json OUT.npy LOSS BATCH RATE CPU_SECONDS
+
+LOSS is mnrl (MultipleNegativesRankingLoss) or cached (CachedMultipleNegativesRankingLoss, mini-batches of 64). A plain
+loop with the optimiser, warm-up and gradient clipping of the library's own: as many steps as fit into the CPU seconds,
+by the mean of the first steps. Prints one JSON object; OUT.npy has the ids of the best labels of each test text.
+"""
+
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer, losses
+
+TIMED_STEPS = 3
+PLACES = 20
+
+
+def main() -> None:
+    """Train and predict."""
+    work, out, name, batch, rate, seconds = sys.argv[1:7]
+    torch.set_num_threads(1)
+    random.seed(0)
+    torch.manual_seed(0)
+    data = json.loads(Path(work).read_text(encoding="utf-8"))
+    model = SentenceTransformer(data["encoder"], device="cpu")
+    model.max_seq_length = data["max_length"]
+    if name == "cached":
+        loss = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=64)
+    else:
+        loss = losses.MultipleNegativesRankingLoss(model)
+    pairs, size = data["pairs"], int(batch)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=float(rate), weight_decay=0.01)
+    model.train()
+    order: list[int] = []
+    step, num_steps, num_encoded = 0, 0, 0
+    started = time.process_time()
+    while step < (num_steps or TIMED_STEPS + 1):
+        if len(order) < size:
+            order = random.sample(range(len(pairs)), len(pairs))
+        chosen = [pairs[order.pop()] for _ in range(min(size, len(order)))]
+        sides = [model.tokenize([pair[side] for pair in chosen]) for side in (0, 1)]
+        num_encoded += 2 * len(chosen)
+        value = loss(sides, None)
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        warm = max(1, num_steps // 10)
+        left = 1.0 if not num_steps else max(0.0, (num_steps - step) / max(1, num_steps - warm))
+        for group in optimiser.param_groups:
+            group["lr"] = float(rate) * min((step + 1) / warm, left, 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+        step += 1
+        if step == TIMED_STEPS:
+            num_steps = max(TIMED_STEPS + 1, int(float(seconds) / (time.process_time() - started) * TIMED_STEPS))
+    used = time.process_time() - started
+    texts = model.encode(data["test"], normalize_embeddings=True, show_progress_bar=False)
+    labels = model.encode(data["labels"], normalize_embeddings=True, show_progress_bar=False)
+    np.save(out, np.argsort(-(texts @ labels.T), axis=1, kind="stable")[:, :PLACES])
+    print(json.dumps({"cpu_seconds": used, "steps": step, "encoded": num_encoded}))
+
+
+main()

@@ -1,0 +1,96 @@
+"""Vectors of a run's texts and labels by a frozen encoder (predict.pretrained), made once and stored for a resumed run.
+
+Shapes: T train texts, L labels, D dimensions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unidex.config import Config
+from unidex.config.predict import Predict
+from unidex.data.dataset import Dataset
+from unidex.distributed import Processes
+from unidex.scoring.knn import KnnPart
+from unidex.scoring.pretrained import PretrainedPart
+from unidex.scoring.pretrained_encoder import PretrainedEncoder, Vectors
+from unidex.storage.mapped import read_array
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class PretrainedVectors:
+    """The vectors of a run.
+
+    Attributes:
+        source: the encoder.
+        max_length: tokens of a text that it reads.
+        dataset: whose train texts and labels are encoded.
+        folder: where vectors are stored; None to store nothing.
+        processes: each encodes a part.
+    """
+
+    source: str
+    max_length: int
+    dataset: Dataset
+    folder: Path | None
+    processes: Processes
+
+    @classmethod
+    def of(
+        cls, config: Config, dataset: Dataset, folder: Path | None, processes: Processes
+    ) -> PretrainedVectors | None:
+        """What the recipe asks for; None without a frozen encoder, or without a ranker that reads its vectors."""
+        source = config.predict.pretrained
+        if source and config.predict.rank != "learned":
+            logger.warning("predict.pretrained is left out: only predict.rank = 'learned' reads it.")
+        if not source or config.predict.rank != "learned":
+            return None
+        return cls(source, config.encoder.max_length, dataset, folder, processes)
+
+    def part(self, predict: Predict, rows: NDArray[np.int64] | None = None) -> PretrainedPart:
+        """The part of a model that knows all train texts, or these."""
+        vectors, positives = self._of_texts, self.dataset.train.positives
+        if rows is not None:
+            vectors, positives = vectors[rows], positives[rows]
+        texts = KnnPart.of(vectors, positives, num_nearest=predict.knn_texts, temperature=predict.knn_temperature)
+        return PretrainedPart.of(self._encoder, self.source, self.max_length, self._of_labels, texts)
+
+    @cached_property
+    def _encoder(self) -> PretrainedEncoder:
+        return PretrainedEncoder(self.source, self.max_length)
+
+    @cached_property
+    def _of_texts(self) -> Vectors:
+        return self._encoded(self.dataset.train.texts, "train")
+
+    @cached_property
+    def _of_labels(self) -> Vectors:
+        return self._encoded(self.dataset.labels.texts, "labels")
+
+    def _encoded(self, texts: Sequence[str], name: str) -> Vectors:
+        file = None if self.folder is None else self.folder / f"pretrained-{name}.npy"
+        if file is not None and file.exists():
+            try:
+                return read_array(file, (len(texts), None), np.float32)
+            except ValueError:
+                pass  # made again
+        logger.info("Vectors of %d texts by %s, which is not trained.", len(texts), self.source)
+        own = self._encoder(texts[self.processes.part(len(texts))] if self.processes.size > 1 else texts)
+        vectors: Vectors = self.processes.gather(torch.from_numpy(own)).numpy() if self.processes.size > 1 else own
+        if file is not None and self.processes.is_first:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = file.with_name(f".{file.name}")
+            with unfinished.open("wb") as out:
+                np.save(out, vectors)
+            unfinished.replace(file)
+        return vectors

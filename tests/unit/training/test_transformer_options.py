@@ -1,0 +1,64 @@
+"""A tiny transformer trains with each option of precision and memory that a GPU would use."""
+
+import json
+import logging
+
+import pytest
+import torch
+
+from helpers.synthetic import topics
+from helpers.tiny_transformer import topics_settings
+from unidex.model.model import Model
+from unidex.verbs.train import train
+
+pytest.importorskip("transformers", reason="the transformers extra is not installed")
+
+DATA = topics(num_labels=8, num_train=64, num_test=16)
+TRANSFORMER = topics_settings(2 * 8 + 40)
+SHORT = [
+    "heads.projection=false",
+    "heads.dropout=0.0",
+    "train.validation=0",
+    "train.epochs=3",
+    "train.batch_size=16",
+    "train.lr_encoder=2e-3",
+    "pool.start=5",
+]
+
+
+def losses_of(folder):
+    return [json.loads(line)["loss"] for line in (folder / "train.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["encoder.autocast=bfloat16"],
+        ["encoder.autocast=float16"],
+        ["encoder.autocast=float16", "train.chunk=8", "encoder.gradient_checkpointing=true"],
+        ["encoder.compile=eager"],
+    ],
+    ids=["bfloat16", "float16", "float16 in chunks", "compiled"],
+)
+def test_options_of_precision_and_memory_train_as_plain_float32_does(options, tmp_path):
+    plain, other = tmp_path / "plain", tmp_path / "other"
+    train(DATA, "depsl", settings=[*TRANSFORMER, *SHORT], out=plain)
+    model = train(DATA, "depsl", settings=[*TRANSFORMER, *SHORT, *options], out=other)
+    wanted, found = losses_of(plain), losses_of(other)
+    assert found[-1] < found[0]
+    # Half precision rounds; nothing else differs.
+    assert found == pytest.approx(wanted, rel=0.1)
+    texts = list(DATA.test.texts)
+    assert torch.equal(Model.load(other).vectors(texts).dual, model.vectors(texts).dual)
+
+
+def test_a_run_that_learns_nothing_says_so(caplog):
+    ruined = [*TRANSFORMER, *SHORT, "train.validation=0.2", "train.validate_every=1", "train.lr_encoder=0.5"]
+    with caplog.at_level(logging.INFO):
+        train(DATA, "depsl", settings=ruined)
+    assert "Before training: held-out texts" in caplog.text
+    assert "The run has learned nothing" in caplog.text
+    assert "train.lr_encoder 0.5" in caplog.text
+    caplog.clear()
+    train(DATA, "depsl", settings=[*ruined, "train.lr_encoder=2e-3"])
+    assert "learned nothing" not in caplog.text
