@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import numpy as np
 
+from unidex.data.text_blocks import text_blocks
 from unidex.errors import DataError, quoted
 from unidex.model.label_set import Frequency, LabelSet
 from unidex.scoring.layout import Mode
@@ -100,8 +100,7 @@ def predict_rows(
     ``min_probability``, a number or the name of a threshold, are left out.
     """
     predict = BlockPredictor(model, k, mode, min_probability)
-    source = iter(texts)
-    while block := list(islice(source, _BLOCK)):
+    for block in text_blocks(texts, _BLOCK):
         for text, labels, known in zip(block, *predict(block), strict=True):
             rows = [msgspec.to_builtins(label) for label in labels]
             if not predict.has_probabilities:
