@@ -5,7 +5,8 @@
     python benchmarks/papers.py --write docs/papers.md --out DIR
 
 A table is printed after every finished run's result has been stored in DIR, so that it can be stopped and called again;
-it continues, with more seeds or sets too. Tables share runs. DATA is a folder, FOLDER:title for some fields, or hpo.
+it continues, with more seeds or sets too. Tables share runs. DATA is a folder or hpo; FOLDER:title reads titles alone,
+and FOLDER::8000 draws so many train texts.
 Beside our figures (mean and standard deviation over seeds, test texts, filter pairs applied) are the paper's, and each
 of its orderings is judged: it holds, does not hold, or is within noise, two standard errors over seeds.
 """

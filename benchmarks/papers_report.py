@@ -55,6 +55,13 @@ def judged(table: Table, found: dict[str, dict[str, list[Result]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _of_common_seeds(first: list[Result], second: list[Result]) -> tuple[list[Result], list[Result]]:
+    """The runs of two rows with the seeds that both have: a row with more seeds is no other comparison."""
+    common = {run["seed"] for run in first} & {run["seed"] for run in second}
+    kept = [[run for run in runs if run["seed"] in common] for runs in (first, second)]
+    return kept[0], kept[1]
+
+
 def verdict(ordering: Ordering, ahead: Row, behind: Row, first: list[Result], second: list[Result]) -> str:
     """The mean lead, two standard errors over seeds, and what follows.
 
@@ -112,7 +119,7 @@ def write_page(page: Path, store: Store) -> bool:
     """Rewrite the parts of a page that runs make; whether anything changed.
 
     A part starts with ``<!-- papers: TABLE [setting ...] -->`` and ends with ``<!-- end -->``. It has all sets on which
-    any row of the table was run.
+    at least one ordering of the table can be judged.
     """
     text = page.read_text(encoding="utf-8")
     new = _PART.sub(
@@ -129,6 +136,11 @@ def rendered(name: str, more: tuple[str, ...], store: Store) -> str:
         run = store.get(set="synthetic", recipe=name, settings=[], seed=0)
         return run["table"] if run is not None else "Not run yet.\n"
     table = TABLES[name]
-    sets = sorted({run["set"] for run in store.runs.values()} - {"synthetic"})
-    sets = [name for name in sets if any(_runs(row, name, store, more) for row in table.rows)]
+    rows = {row.name: row for row in table.rows}
+    pairs = [(rows[ordering.ahead], rows[ordering.behind]) for ordering in table.orderings]
+    sets = [
+        name
+        for name in sorted({run["set"] for run in store.runs.values()} - {"synthetic"})
+        if any(all(_runs(row, name, store, more) for row in pair) for pair in pairs)
+    ]
     return markdown(table, sets, store, more) if sets else "Not run yet.\n"

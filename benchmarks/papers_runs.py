@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 import multiprocessing
 import resource
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from papers_rows import CPU, Row, Table
+from papers_rows import CPU, Row
 from unidex.augment.word_changes import with_copies
 from unidex.config.recipes import load
 from unidex.data.dataset import Dataset
@@ -76,23 +75,37 @@ def _key(run: Result) -> str:
 
 @dataclass
 class DataSet:
-    """A data set as it is named on the command line, FOLDER or FOLDER:FIELDS; read when it is needed."""
+    """A data set as it is named on the command line, FOLDER[:FIELDS[:TEXTS]]; read when it is needed.
+
+    >>> DataSet("data/WinAPISeeAlso:title:8000").name
+    'WinAPISeeAlso, title, 8000 texts'
+    """
 
     source: str
     _read: Dataset | None = field(default=None, repr=False)
 
     @property
+    def parts(self) -> tuple[str, str, int]:
+        """Folder, fields of a text, and number of train texts; 0 for all."""
+        folder, text, count = (*self.source.split(":"), "", "")[:3]
+        return folder, text, int(count or 0)
+
+    @property
     def name(self) -> str:
-        """Its name in tables: the folder, and the fields where they are not all."""
-        folder, _, text = self.source.partition(":")
-        return Path(folder).name + (f", {text}" if text else "")
+        """Its name in tables: the folder, and the fields and the number of texts where they are not all."""
+        folder, text, count = self.parts
+        return Path(folder).name + (f", {text}" if text else "") + (f", {count} texts" if count else "")
 
     @property
     def data(self) -> Dataset:
         """The data set."""
         if self._read is None:
-            folder, _, text = self.source.partition(":")
-            self._read = read(folder, ReadOptions(text=text or "title+content"))
+            folder, text, count = self.parts
+            found = read(folder, ReadOptions(text=text or "title+content"))
+            if count:
+                rows = np.sort(np.random.default_rng(0).permutation(len(found.train))[:count])
+                found = replace(found, train=found.train.take(rows))
+            self._read = found
         return self._read
 
 
@@ -248,19 +261,3 @@ def in_child(work: Callable[[], Result]) -> Result:
 def _memory() -> float:
     """Most memory that this process has had, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def forget_encoders(store: Store) -> None:
-    """Remove the models whose encoders other rows started from."""
-    shutil.rmtree(store.folder / "models", ignore_errors=True)
-
-
-def missing(table: Table, sets: list[DataSet], seeds: int, store: Store, more: tuple[str, ...]) -> int:
-    """How many runs of a table are not stored yet."""
-    runs = {
-        _key({"set": data.name, "recipe": row.recipe, "settings": settings_of(row, data, more), "seed": seed})
-        for row in table.rows
-        for data in sets
-        for seed in range(seeds)
-    }
-    return len(runs - store.runs.keys())

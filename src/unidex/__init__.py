@@ -13,6 +13,7 @@ _WHERE = {
     "Dataset": "unidex.data.dataset",
     "Model": "unidex.verbs.registered_methods",
     "Predictions": "unidex.model.predicted_labels",
+    "Predictor": "unidex.verbs.predictor",
     "TopK": "unidex.topk",
     "UnidexClassifier": "unidex.sklearn",
     "evaluate": "unidex.verbs.evaluate",
@@ -25,6 +26,7 @@ __all__ = [
     "Dataset",
     "Model",
     "Predictions",
+    "Predictor",
     "TopK",
     "UnidexClassifier",
     "__version__",
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from unidex.sklearn import UnidexClassifier
     from unidex.topk import TopK
     from unidex.verbs.evaluate import evaluate
+    from unidex.verbs.predictor import Predictor
     from unidex.verbs.train import train
 
 

@@ -51,14 +51,23 @@ RECIPES = {
     "unidec-mixed-labels": ["augment.mixup=labels", "train.chunk=9"],
     "renee-mixed-labels": ["augment.mixup=labels"],
     "cascadexml": [*TREE, "loss.bce_reduction=sum"],
-    "cascadexml-chunked": [*TREE, "train.chunk=9", "train.validation=0.2", "heads.classifier_bias=none"],
+    "cascadexml-chunked": [
+        *TREE,
+        "train.chunk=9",
+        "train.validation=0.2",
+        "heads.classifier_bias=none",
+        "train.epochs=6",
+    ],
     "cascadexml-softmax": [*TREE, *SOFTMAX, "loss.classifier_bce=0.5", "augment.mixup=labels"],
     "cascadexml-frozen": [*TREE, "train.freeze_encoder=true"],
     # The vectors of texts are compared: weights that change no vector, such as a bias of keys, follow rounding alone.
-    "unidec-transformer": ["train.chunk=9", "train.lr_encoder=1e-3", "heads.projection=false"],
+    "unidec-transformer": ["train.chunk=9", "train.lr_encoder=1e-3", "heads.projection=false", "train.validation=0"],
     "decaf": [*SURROGATE, "encoder.layer_dropout=0.0"],
     "decaf-tree": [*SURROGATE, *TREE, "encoder.layer_dropout=0.0", "stages.surrogate.tree.levels=[3,7]"],
 }
+
+# One recipe per mechanism: these run on two processes too, and all of them on three, whose shards differ in size.
+ON_TWO = ("dexml-top5", "unidec", "auto", "unidec-mixed-texts", "cascadexml-chunked", "decaf")
 
 
 def problem():
@@ -67,9 +76,9 @@ def problem():
 
 
 def settings_of(name):
-    """Six epochs of six batches, random or clustered."""
+    """Four epochs of six batches, random or clustered; candidates are mined twice."""
     transformer = topics_settings(2 * NUM_LABELS + 40) if name.endswith("transformer") else []
-    return [*COMMON, *transformer, *RECIPES[name], "train.epochs=6"]
+    return [*COMMON, "train.epochs=4", *transformer, *RECIPES[name]]
 
 
 def recipe_of(name):

@@ -20,6 +20,7 @@ import traceback
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+PIPE = subprocess.PIPE
 IMPORTED = (
     *("unidex.cli.main", "unidex.verbs.train", "unidex.verbs.predict", "unidex.verbs.labels", "unidex.verbs.tune"),
     *("unidex.encoders.bag", "unidex.server.app", "uvicorn", "uvloop", "httptools", "lightgbm", "faiss", "optuna"),

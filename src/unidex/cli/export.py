@@ -21,6 +21,13 @@ def export(
     mode: Annotated[
         str | None, typer.Option("--mode", help="The heads to export: dual, classifier or both; default: the format's.")
     ] = None,
+    url: Annotated[
+        str,
+        typer.Option("--url", help="pgvector, milvus: the database; default: UNIDEX_PGVECTOR_URL, UNIDEX_MILVUS_URL."),
+    ] = "",
+    table: Annotated[
+        str, typer.Option("--table", help="pgvector, milvus: the table to make; default: a new name.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Write a model in the format of another tool.
@@ -29,15 +36,20 @@ def export(
     the query of a text (model.encode in Python) is the score that finds the model's candidates. For any vector
     database.
 
+    pgvector, milvus: a model folder whose label vectors are in a new table of PostgreSQL (with pgvector) or Milvus.
+    unidex predict, serve and labels use it like any model.
+
     The folder is written completely or not at all. export.json in it names the format, the model's version and what the
     export does not hold. Nothing is approximated without a note.
 
     Example: unidex export hpo-model --to parquet --out hpo-vectors
+
+    Example: unidex export hpo-model --to pgvector --url postgresql://me@db/labels --out hpo-in-postgres
     """
     from unidex.export.registry import ExportOptions
     from unidex.verbs.export import export
 
-    done = export(model, to, out, ExportOptions(mode=mode))  # type: ignore[arg-type]  # it is checked there
+    done = export(model, to, out, ExportOptions(mode, url, table))  # type: ignore[arg-type]  # it is checked there
 
     def show() -> None:
         print_text(f"{out}: {', '.join(done['files'])} ({done['num_bytes'] / 1e6:,.1f} MB)")

@@ -22,6 +22,7 @@ from unidex.cli.export import export
 from unidex.cli.inspect import inspect
 from unidex.cli.labels import app as labels_app
 from unidex.cli.output import ReaderLeftError, install_logging, install_progress
+from unidex.cli.plan import plan
 from unidex.cli.predict import predict
 from unidex.cli.recipes import config, recipes
 from unidex.cli.remember import remember
@@ -49,7 +50,7 @@ app = typer.Typer(
 
 
 for verb in (
-    *(inspect, convert, augment, train, tune, predict, explain, evaluate, calibrate),
+    *(inspect, convert, augment, plan, train, tune, predict, explain, evaluate, calibrate),
     *(score, compare, report, remember, export, serve, recipes, config),
 ):
     add_verb(app, verb.__name__, verb)

@@ -50,6 +50,15 @@ def predict(
     document: Annotated[
         bool, typer.Option("--document", help="Each FILE is one text; there may be many of them.")
     ] = False,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="ENGINE",
+            help="Predict partition by partition into the folder --out: local (this process) or ray (extra ray).",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", min=0, help="Processes of --engine ray; 0: one per core.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
 ) -> None:
     """Predict the labels of texts.
@@ -62,6 +71,11 @@ def predict(
     "frequency": "tail"}, ...]}; known is the share of the text's words that the model knows, frequency is head,
     torso or tail. If the model is calibrated (docs/how-to/calibrate.md), a label has "probability" too. A blank text
     has no labels.
+
+    With --engine, FILE are tables or folders of tables, and --out is a folder with one file per partition. The same
+    command continues an interrupted run (docs/how-to/bulk.md).
+
+    Example: unidex predict hpo-model texts.parquet --out labels --engine ray
 
     Example: unidex predict hpo-model new.csv --out new-labels.xlsx -k 3 --min-probability 0.2
 
@@ -78,6 +92,18 @@ def predict(
     names = files or ["-"]
     if long and out is None:
         raise DataError("--long is about the table of --out, but there is no --out; add it, or leave --long out")
+    if engine is not None:
+        from unidex.verbs.bulk import BulkJob, predict_bulk
+
+        if out is None:
+            raise DataError("--engine needs a folder for the results; name it with --out")
+        ending = (
+            ".parquet" if any(Path(name).suffix == ".parquet" or Path(name).is_dir() for name in names) else ".jsonl"
+        )
+        job = BulkJob(str(model.resolve()), str(out.resolve()), ending, reading, k, mode, min_probability, long)
+        done = predict_bulk(job, names, engine, workers)
+        print_result(done, as_json, f"{out}: {done['num_texts']:,} texts, {done['num_labels']:,} labels")
+        return
     if out is not None:
         check_target(out)
         if any(Path(name).resolve() == out.resolve() for name in names if name != "-"):

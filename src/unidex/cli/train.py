@@ -30,6 +30,9 @@ def train(
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same model.")] = 0,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run with the same --out.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Train also if memory or disk seem too small (unidex plan).")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Train a model on a data set and score it on its test texts.
@@ -47,7 +50,7 @@ def train(
 
     chosen = [*(settings or ()), *([] if favour is None else [f"predict.favour={favour}"])]
     model = train_together(
-        data, recipe, out=out, settings=chosen, seed=seed, device=device, resume=resume, reading=reading
+        data, recipe, out=out, settings=chosen, seed=seed, device=device, resume=resume, reading=reading, force=force
     )
     if model is None:
         return

@@ -109,6 +109,14 @@ class Texts(Sequence[str]):
         """Bytes of all texts together."""
         return int((self._ends - self._starts).sum())
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the texts are mapped from a file."""
+        found: Any = self._block
+        while found is not None and not isinstance(found, np.memmap):
+            found = getattr(found, "base", None)
+        return found is not None
+
     def lengths(self) -> NDArray[np.int64]:
         """Bytes of each text."""
         lengths: NDArray[np.int64] = self._ends - self._starts

@@ -14,6 +14,7 @@ from unidex.export.format_names import FORMATS
 from unidex.model.model import Model
 from unidex.scoring.layout import Mode
 from unidex.storage.atomic import check_new_folder, write_folder
+from unidex.storage.disk_errors import writing
 
 ABOUT_FILE = "export.json"
 
@@ -24,9 +25,13 @@ class ExportOptions:
 
     Attributes:
         mode: the heads that are exported; None for the format's own choice.
+        url: the address of a database.
+        table: the table or collection to make there.
     """
 
     mode: Mode | None = None
+    url: str = ""
+    table: str = ""
 
     def given(self) -> list[str]:
         """The names of the options that differ from their defaults."""
@@ -87,7 +92,7 @@ def export_model(model: Model, to: str, out: Path, options: ExportOptions | None
     options = options or ExportOptions()
     check_export(to, out, options)
     try:
-        with write_folder(out, replace=False) as unfinished:
+        with writing(out), write_folder(out, replace=False) as unfinished:
             written = export_format(to).write(model, unfinished, options)
             about = {"format": to, "unidex": __version__, "model": model.version, **written.facts}
             text = json.dumps(about | {"notes": written.notes}, indent=2, ensure_ascii=False)

@@ -33,6 +33,11 @@ KINDS = {
     "hnsw": "unidex.index.hnsw:HnswIndex",
     "pq": "unidex.index.pq:PqIndex",
 }
+# In a database: `unidex export` fills it, no setting chooses it.
+REMOTE = {
+    "milvus": "unidex.index.milvus:MilvusIndex",
+    "pgvector": "unidex.index.pgvector:PgvectorIndex",
+}
 # Needs more than label vectors: a trained network builds it, no setting chooses it.
 _BUILT_BY_NETWORK = {"tree": "unidex.index.tree:TreeIndex"}
 FORMAT = 1
@@ -188,7 +193,7 @@ def load(folder: Path) -> Index:
 
 
 def _class_of(kind: str) -> type[Index]:
-    kinds = KINDS | _BUILT_BY_NETWORK
+    kinds = KINDS | REMOTE | _BUILT_BY_NETWORK
     if kind not in kinds:
         raise ConfigError(f"an index must be one of {listed(KINDS)}, but is {quoted(kind)}")
     # Imported on demand: the protocol can be used without torch or faiss.

@@ -31,6 +31,8 @@ from unidex.index.base import Vectors, check_vectors
 from unidex.index.exact import RowSource
 from unidex.index.faiss_library import as_array, library, threads
 from unidex.storage.atomic import sync, write_text
+from unidex.storage.disk_errors import writing
+from unidex.storage.mapped import reserve
 
 ROWS_AT_ONCE = 1 << 16
 NUMBERS_PER_PIECE = 4  # numbers that share a code of 8 bits
@@ -92,8 +94,9 @@ class Building:
         with threads(1):
             if not self._done.get(TRAINED):
                 # Under a hidden name first: a file that was cut short is never taken for a whole one.
-                faiss.write_index(_learned(vectors_LD), str(self.folder / f".{TRAINED}"))
-                self._finish(TRAINED, 1)
+                with writing(self.folder / TRAINED):
+                    faiss.write_index(_learned(vectors_LD), str(self.folder / f".{TRAINED}"))
+                    self._finish(TRAINED, 1)
             empty = faiss.read_index(str(self.folder / TRAINED))
             coarse, quantiser = faiss.downcast_index(empty.quantizer), empty.pq
 
@@ -108,8 +111,9 @@ class Building:
             assigned_L, codes_LM = self._in_blocks("assigning vectors to lists", assign, wanted)
             if not self._done.get(LISTS):
                 _fill(empty, assigned_L, codes_LM)
-                faiss.write_index(empty, str(self.folder / f".{LISTS}"))
-                self._finish(LISTS, 1)
+                with writing(self.folder / LISTS):
+                    faiss.write_index(empty, str(self.folder / f".{LISTS}"))
+                    self._finish(LISTS, 1)
         for name in (ASSIGNED, CODES, TRAINED):
             (self.folder / name).unlink(missing_ok=True)
 
@@ -130,7 +134,9 @@ class Building:
             return [np.empty(0)] * len(names)
         if num_rows and not done:
             for name, (shape, dtype) in wanted.items():
-                np.lib.format.open_memmap(self.folder / name, mode="w+", dtype=dtype, shape=shape)
+                with writing(self.folder / name):
+                    np.lib.format.open_memmap(self.folder / name, mode="w+", dtype=dtype, shape=shape)
+                    reserve(self.folder / name)
         arrays = [np.load(self.folder / name, mmap_mode="r+" if num_rows else None) for name in names]
         with progress.task(what, num_rows, unit="rows") as advance:
             advance(done)

@@ -75,7 +75,7 @@ def save(folder: Path, model: Model) -> None:
     with writing(target):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with unfinished_folder(folder) as unfinished:
-            _write(unfinished, model)
+            write_parts(unfinished, model)
             _put(unfinished, folder)
 
 
@@ -170,7 +170,8 @@ def _read_json(file: Path) -> Any:
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
 
-def _write(folder: Path, model: Model) -> None:
+def write_parts(folder: Path, model: Model) -> None:
+    """Write all files of a model into an empty folder."""
     network, scorer = model.network, model.scorer
     (folder / "config.toml").write_text(model.config.as_toml(), encoding="utf-8")
     tables = network.tables()

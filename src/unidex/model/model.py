@@ -26,6 +26,7 @@ from unidex.model.model_methods import ModelMethods
 from unidex.model.new_labels import initial_classifiers
 from unidex.model.refusals import check_verb
 from unidex.nn.network import Network, Vectors
+from unidex.scoring.computed_rows import TextRows
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import Layout, Mode, Weights
@@ -116,13 +117,14 @@ class Model(ModelMethods):
         if train_texts is not None and predict.snippet_length > 0:
             snippets = Snippets.of(train_texts, predict.snippet_length)
         if train is not None and (predict.knn > 0 or predict.rank == "learned" or snippets is not None):
-            knn = KnnPart.of(
-                layout.knn_vectors(network.text_vectors(train[0])).cpu().numpy(),
-                train[1],
-                num_nearest=predict.knn_texts,
-                temperature=predict.knn_temperature,
-                snippets=snippets,
-            )
+            with TextRows(network, layout, train[0]).stored(scratch) as text_vectors:
+                knn = KnnPart.of(
+                    text_vectors,
+                    train[1],
+                    num_nearest=predict.knn_texts,
+                    temperature=predict.knn_temperature,
+                    snippets=snippets,
+                )
         return cls(config, network, labels, Scorer(layout, index, labels, knn), metrics or {})
 
     def vectors(self, texts: Sequence[str]) -> Vectors:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Rows of a table that share a seed.
 _ROWS_PER_SEED = 4096
+# Labels whose texts are encoded together; blocks of the network are of this size too.
+_LABELS_AT_ONCE = 4096
 # Added to the seed, so that the classifier's own encoder and the clusters of each level draw numbers of their own.
 OWN_ENCODER = 0x2545F4914F6CDD1D
 _CLUSTERS = 0x5851F42D4C957F2D
@@ -132,15 +134,21 @@ def classifiers_from_label_texts(network: Network, labels: Any, graph_lL: sparse
     With ``graph_lL``, the rows of a label graph of the labels of these classifiers, each gets the sum of the vectors of
     its neighbours, itself among them (SiameseXML, ICML 2021).
     """
-    vectors = network.text_vectors(labels).classifier
-    assert vectors is not None
-    if graph_lL is not None:
-        vectors = torch.from_numpy(graph_lL @ vectors.cpu().numpy()).to(vectors)
     assert network.classifiers is not None
     assert network.classifier is not None
-    # A classifier of length 0 has no direction to learn from; the 1 before a bias is no direction either.
-    has_text = vectors[:, : vectors.shape[1] - network.classifier.bias].abs().sum(dim=1, keepdim=True) > 0
-    network.classifiers.weight.copy_(torch.where(has_text, vectors, network.classifiers.weight))
+    summed = None
+    if graph_lL is not None:
+        every = network.text_vectors(labels).classifier
+        assert every is not None
+        summed = torch.from_numpy(graph_lL @ every.cpu().numpy()).to(every)
+    for start in range(0, network.classifiers.num_rows, _LABELS_AT_ONCE):
+        rows = slice(start, start + _LABELS_AT_ONCE)
+        vectors = network.text_vectors(labels[rows]).classifier if summed is None else summed[rows]
+        assert vectors is not None
+        # A classifier of length 0 has no direction to learn from; the 1 before a bias is no direction either.
+        has_text = vectors[:, : vectors.shape[1] - network.classifier.bias].abs().sum(dim=1, keepdim=True) > 0
+        own = network.classifiers.weight[rows]
+        own.copy_(torch.where(has_text, vectors, own))
 
 
 @torch.no_grad()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,13 @@ from unidex.config.tree import at_level
 from unidex.distributed import ALONE, Processes
 from unidex.index import Index
 from unidex.index.disk import DiskIndex
-from unidex.index.disk_lists import Building
 from unidex.index.streamed import StreamedIndex
 from unidex.index.tree import TreeIndex
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import Network
-from unidex.scoring.label_rows import LabelRows
+from unidex.scoring.computed_rows import LabelRows
 from unidex.scoring.layout import Layout
 
-# Bytes of the rows of all labels. Rows of fewer are computed at once, which is quicker.
-STREAMED_ABOVE = 1 << 28
 # Beyond this, rows stay in a file.
 MAX_IN_MEMORY = 1 << 31
 
@@ -67,16 +63,13 @@ def build_index(
     tree = network.tree
     if tree is None and processes.size == 1:
         rows = LabelRows(network, layout, prepared, frequencies)
-        is_large = 4 * rows.shape[0] * rows.shape[1] > STREAMED_ABOVE
         if kind is None:
-            return StreamedIndex(rows) if is_large else indexes.build("exact", rows[:])
+            return StreamedIndex(rows) if rows.is_large else indexes.build("exact", rows[:])
         kind = chosen_kind(kind, *rows.shape)
         if kind == "disk":
             return DiskIndex.build(rows, folder=None if scratch is None else scratch / "index")
-        if not is_large:
-            return indexes.build(kind, rows[:].cpu().numpy())
-        with tempfile.TemporaryDirectory(prefix="rows-", dir=scratch) as folder:
-            return indexes.build(kind, Building(Path(folder)).store(rows, np.float32))
+        with rows.stored(scratch) as vectors:
+            return indexes.build(kind, vectors)
     whole = layout.rows(network.label_vectors(prepared).gathered(processes), frequencies)
     if tree is None:
         return indexes.build("exact", whole) if kind is None else indexes.build(kind, whole.cpu().numpy())

@@ -34,6 +34,7 @@ from unidex.topk import TopK
 _MAX_CHARACTERS = 2000
 # Up to so many texts are read word by word.
 _FEW = 16
+_ROWS_AT_ONCE = 1 << 15  # of labels, so that what a step needs does not grow with their number
 # A word that more labels have finds no candidates.
 _MAX_LABELS, _MAX_SHARE = 100, 0.005
 _FURTHER = "further_"  # files of further texts
@@ -135,9 +136,14 @@ class LexicalPart:
         return self._described(self._further_TF)
 
     def _described(self, rows: sparse.csr_array) -> TextRows:
-        words_so_far = np.append(0, np.cumsum(rows.indices < HALF))
-        norms = self._word_norms_of(rows)
-        return TextRows(rows, np.diff(words_so_far[rows.indptr]), np.where(norms > 0, norms, 1))
+        counts, norms = [np.empty(0, dtype=np.int64)], [np.empty(0)]
+        for first in range(0, rows.shape[0], _ROWS_AT_ONCE):
+            own = rows[first : first + _ROWS_AT_ONCE]
+            words_so_far = np.append(0, np.cumsum(own.indices < HALF))
+            counts.append(np.diff(words_so_far[own.indptr]))
+            norms.append(self._word_norms_of(own))
+        joined = np.concatenate(norms)
+        return TextRows(rows, np.concatenate(counts), np.where(joined > 0, joined, 1))
 
     def _word_norms_of(self, rows_NF: sparse.csr_array) -> NDArray[np.float64]:
         """The norm of the idf values of words, from rows that were divided by it."""
@@ -253,11 +259,14 @@ class LexicalPart:
 
     def _weighted(self, columns: NDArray[np.int32], starts: NDArray[np.int64]) -> sparse.csr_array:
         """Rows of norm 1 for words and of norm 1 for n-grams."""
-        idf = self._idf(columns)
-        num_rows = len(starts) - 1
-        part = 2 * np.repeat(np.arange(num_rows), np.diff(starts)) + (columns >= HALF)
-        norms = np.sqrt(np.bincount(part, weights=idf * idf, minlength=2 * num_rows))
-        weights = (idf / norms[part]).astype(np.float32)
+        num_rows, weights = len(starts) - 1, np.empty(len(columns), dtype=np.float32)
+        for first in range(0, num_rows, _ROWS_AT_ONCE):
+            own = starts[first : first + _ROWS_AT_ONCE + 1]
+            entries = slice(own[0], own[-1])
+            idf = self._idf(columns[entries])
+            part = 2 * np.repeat(np.arange(len(own) - 1), np.diff(own)) + (columns[entries] >= HALF)
+            norms = np.sqrt(np.bincount(part, weights=idf * idf, minlength=2 * len(own) - 2))
+            weights[entries] = idf / norms[part]
         index = np.int32 if len(columns) < 2**31 else np.int64
         arrays = (weights, columns.astype(index, copy=False), starts.astype(index, copy=False))
         return unchecked_csr(*arrays, (num_rows, NUM_COLUMNS))

@@ -121,14 +121,14 @@ class WordMemory:
 
 def columns_of(texts: Sequence[str]) -> Columns:
     """The columns of each text, ascending and each once, and where those of a text start."""
-    keys = [np.empty(0, dtype=np.int64)]
+    columns_of_chunks, counts = [np.empty(0, dtype=np.int32)], [np.zeros(1, dtype=np.int64)]
     for start in range(0, len(texts), _CHUNK):
-        found = []
-        for half, group in enumerate(groups_of(texts[start : start + _CHUNK], _FEATURES, None)):
+        found, chunk = [], texts[start : start + _CHUNK]
+        for half, group in enumerate(groups_of(chunk, _FEATURES, None)):
             columns = (group.keys % np.uint64(HALF)).astype(np.int64) + half * HALF
-            found += [(start + part.rows) * NUM_COLUMNS + columns[part.features] for part in group.occurrences()]
+            found += [part.rows * NUM_COLUMNS + columns[part.features] for part in group.occurrences()]
         ascending = np.sort(np.concatenate(found))
-        keys.append(ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]])
-    joined = np.concatenate(keys)
-    counts = np.bincount(joined // NUM_COLUMNS, minlength=len(texts))
-    return (joined % NUM_COLUMNS).astype(np.int32), np.append(0, np.cumsum(counts))
+        keys = ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]]
+        columns_of_chunks.append((keys % NUM_COLUMNS).astype(np.int32))
+        counts.append(np.bincount(keys // NUM_COLUMNS, minlength=len(chunk)))
+    return np.concatenate(columns_of_chunks), np.cumsum(np.concatenate(counts))

@@ -13,8 +13,8 @@ from unidex.errors import ConfigError
 from unidex.index.shards import search_shards
 from unidex.metrics.evaluation import Evaluation, places_needed
 from unidex.nn.network import Network
+from unidex.scoring.computed_rows import LabelRows
 from unidex.scoring.label_index import build_index
-from unidex.scoring.label_rows import LabelRows
 from unidex.scoring.layout import Layout, Weights
 from unidex.topk import TopK
 

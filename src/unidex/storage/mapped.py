@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -34,6 +35,19 @@ def in_memory() -> Iterator[None]:
         yield
     finally:
         _maps.reset(token)
+
+
+def reserve(file: Path) -> None:
+    """Take the disk that a file will need, up to its size: a full disk is an error here.
+
+    Later, the system would kill a process that writes to a page of a mapped file for which there is no room.
+    """
+    if hasattr(os, "posix_fallocate") and file.stat().st_size:
+        descriptor = os.open(file, os.O_RDWR)
+        try:
+            os.posix_fallocate(descriptor, 0, file.stat().st_size)
+        finally:
+            os.close(descriptor)
 
 
 def load_tensors(file: Path, device: str = "cpu") -> dict[str, Tensor]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from torch import Tensor
 
 from unidex import progress
@@ -29,6 +30,8 @@ from unidex.errors import UnidexError
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable
 from unidex.scoring.network_metrics import metric_value
+from unidex.storage.disk_errors import writing
+from unidex.storage.tensors import save_tensors
 from unidex.training import checkpoint
 from unidex.training.frozen import freeze
 from unidex.training.log import TrainingLog
@@ -41,6 +44,8 @@ logger = logging.getLogger(__name__)
 Ids = NDArray[np.int64]
 
 _LOG_EVERY = 10
+# Bytes of a network whose copy is kept in memory; the copy of a larger one is kept in a file.
+MAX_COPY = 1 << 28
 # Attributes of a trainer that a checkpoint keeps.
 _PROGRESS = ("epoch", "batch", "step", "total", "best_epoch", "validations_without_gain")
 
@@ -122,6 +127,16 @@ class Trainer:
             "best_epoch": self.best_epoch or self.epoch,
             "best": None if self._best is None else {self.config.train.metric: self._best_value},
         }
+
+    def measure_steps(self, number: int) -> list[float]:
+        """CPU seconds of the first steps, at most so many of them and one at least; the network learns from them."""
+        self.network.train()
+        seconds = []
+        for place, batch in enumerate(self._batching.batches(0)[:number]):
+            started = time.process_time()
+            self._step(batch, place)
+            seconds.append(time.process_time() - started)
+        return seconds
 
     def _tell_end(self, seconds: float) -> None:
         train = self.config.train
@@ -258,7 +273,7 @@ class Trainer:
         gains = value > self._best_value + self.config.train.min_gain * abs(self._best_value) or self._best is None
         self.validations_without_gain = 0 if gains else self.validations_without_gain + 1
         if value > self._best_value:
-            self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
+            self._best = self._copied_network()
             self._best_value, self.best_epoch = value, self.epoch
 
     def state(self) -> dict[str, Tensor]:
@@ -277,6 +292,20 @@ class Trainer:
     def _network_state(self) -> dict[str, Tensor]:
         state = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
         return state | {f"table.{name}": table.weight for name, table in self.network.tables().items()}
+
+    def _copied_network(self) -> dict[str, Tensor]:
+        """A copy of the network as it is now: in memory, or mapped from a file where it is large."""
+        state = self._network_state()
+        size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+        if self.folder is None or size <= MAX_COPY:
+            return {name: tensor.clone() for name, tensor in state.items()}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / f"best-{self.processes.rank}.safetensors"
+        # A new file: the copy before it may still be mapped.
+        file.unlink(missing_ok=True)
+        with writing(file):
+            save_tensors(state, file)
+        return load_file(file, device=str(self.network.device))
 
     def _load_network(self, state: dict[str, Tensor]) -> None:
         self.network.load_state_dict(_part(state, "network."))
@@ -322,7 +351,7 @@ class Trainer:
         for name in _PROGRESS:
             setattr(self, name, state[name])
         if self._best is None and state["best_value"] is not None:
-            self._best = {name: tensor.clone() for name, tensor in self._network_state().items()}
+            self._best = self._copied_network()
         self._before = state.get("before")
         self._batching.load(tensors)
         self._log.keep_until(self.step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from unidex.nn.assembly import build_network
 from unidex.nn.initialisation import initialise_biases, initialise_classifiers
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
+from unidex.training.chosen_rows import chosen
 from unidex.training.parts_setup import has_parts, label_graph, make_parts
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.transfer import inherit, surrogate_set
@@ -86,7 +88,9 @@ class StageNetworks:
     def training_set(self, config: Config, rows: NDArray[np.int64] | None) -> TrainingSet:
         """These train texts, or all, with the label texts that the recipe adds."""
         split = self.dataset.train if rows is None else self.dataset.train.take(rows)
-        texts = self.texts if rows is None else self.texts[rows]
+        is_plain = config.augment.method == "none" and not config.train.surrogate and not config.has_tree
+        take = chosen if is_plain else operator.getitem
+        texts = self.texts if rows is None else take(self.texts, rows)
         data = TrainingSet(texts, self.labels, split.positives, split.filter_pairs)
         if config.augment.method != "none":
             check_label_texts(self.dataset)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +24,7 @@ from unidex.scoring.boosted_trees import BoostedTrees, BoostedTreesRanker, featu
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.calibration_fit import MIN_TEXTS, Places, fit_calibration
 from unidex.scoring.calibration_fit import PLACES as CALIBRATED_PLACES
+from unidex.scoring.computed_rows import TextRows
 from unidex.scoring.decision_tree import FEATURES as TREE_FEATURES
 from unidex.scoring.decision_tree import DecisionTreeFusion, DecisionTreeRanker
 from unidex.scoring.fusion import FUSIONS, KNN_WEIGHTS, LABEL_PRIORS, best_weights
@@ -36,14 +39,15 @@ from unidex.scoring.rankers import CandidateCounts, Candidates, Rarity, Weighted
 from unidex.scoring.scorer import FittedRanker, LabelFrequencies, Scorer
 from unidex.sparse_rows import contains
 from unidex.topk import PADDING, TopK
+from unidex.training.chosen_rows import chosen
 from unidex.training.pretrained_vectors import PretrainedVectors
 
 logger = logging.getLogger(__name__)
 
 # More validation texts make the choice of weights and of the epoch slower, not better. The others are trained on.
-_MAX_TEXTS = 3000
+MAX_TEXTS = 3000
 # Validation texts that are scored after an epoch.
-_EPOCH_TEXTS = 800
+EPOCH_TEXTS = 800
 # Labels per text among which weights are chosen.
 _CANDIDATES = 64
 # With fewer validation texts, weights of a few features are fitted in place of trees.
@@ -128,7 +132,7 @@ class Validation:
         """Hold out a share of the train texts; ``texts`` and ``labels`` are all prepared texts."""
         num_texts = len(dataset.train)
         share = max(share, min(0.25, _MIN_TEXTS / max(1, num_texts)), 1 / max(1, num_texts))
-        rows, held_out = split_rows(num_texts, min(share, _MAX_TEXTS / max(1, num_texts)), seed)
+        rows, held_out = split_rows(num_texts, min(share, MAX_TEXTS / max(1, num_texts)), seed)
         known = np.bincount(dataset.train.positives[rows].indices, minlength=dataset.num_labels) > 0
         lost = np.flatnonzero(~known & (dataset.label_frequencies() > 0))
         split = dataset.train.take(held_out)
@@ -149,7 +153,7 @@ class Validation:
 
     def score(self, network: Network, fusion: float) -> dict[str, float]:
         """The metrics of a network on some of the texts, for a check between two epochs."""
-        split = self.split.take(np.arange(min(_EPOCH_TEXTS, len(self.split))))
+        split = self.split.take(np.arange(min(EPOCH_TEXTS, len(self.split))))
         texts = self.texts[: len(split)]
         return score_network(
             network, texts, self.labels, self.dataset, split, fusion, self.processes, forbidden=self.forbidden
@@ -316,16 +320,26 @@ class Validation:
         counts = self._counts()
         knn = None
         if weights.knn > 0 or predict.rank == "learned":
-            train = network.text_vectors(self.train_texts[self.rows], self.processes)
-            knn = KnnPart.of(
-                layout.knn_vectors(train).cpu().numpy(),
-                self.dataset.train.positives[self.rows],
-                num_nearest=predict.knn_texts,
-                temperature=predict.knn_temperature,
-            )
+            with self._train_vectors(network, layout) as vectors:
+                knn = KnnPart.of(
+                    vectors,
+                    self.dataset.train.positives[self.rows],
+                    num_nearest=predict.knn_texts,
+                    temperature=predict.knn_temperature,
+                )
         index = build_index(network, layout, self.labels, counts, processes=self.processes)
         lexical = self.lexical if predict.rank == "learned" else None
         return Scorer(layout, index, LabelFrequencies(counts), knn, lexical=lexical)
+
+    @contextmanager
+    def _train_vectors(self, network: Network, layout: Layout) -> Iterator[NDArray[np.float32]]:
+        """The vectors of the texts that are trained on, for the kNN part."""
+        if self.processes.size > 1:
+            prepared = self.train_texts[self.rows]
+            yield layout.knn_vectors(network.text_vectors(prepared, self.processes)).cpu().numpy()
+            return
+        with TextRows(network, layout, chosen(self.train_texts, self.rows)).stored() as vectors:
+            yield vectors
 
     def _queries(self, scorer: Scorer, network: Network, prepared: Any, split: Split) -> Queries:
         """The queries of held-out texts."""

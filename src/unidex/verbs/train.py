@@ -19,6 +19,7 @@ from unidex.errors import DataError, UnidexError, quoted
 from unidex.storage.allocator import keep_freed_memory
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.models import choose_device, load_model
+from unidex.verbs.plan import check_fits
 
 if TYPE_CHECKING:
     from unidex.model.model import Model
@@ -43,6 +44,7 @@ def train(
     device: str = "auto",
     resume: bool = False,
     reading: ReadOptions | None = None,
+    force: bool = False,
 ) -> Model:
     """Train a model on the train texts of a data set, and score it on its test texts where it has some.
 
@@ -62,6 +64,7 @@ def train(
         device: "cpu", "cuda" or another of torch's, or "auto".
         resume: continue an interrupted run with the same ``out``.
         reading: how to read ``data``, with all options of the command line.
+        force: train also if memory or disk seem too small (``unidex plan``).
     """
     named = {"text": text, "labels": labels, "title": title, "content": content, "uid": uid}
     columns = {role: name for role, name in named.items() if name is not None}
@@ -71,7 +74,7 @@ def train(
         reading = reading or ReadOptions()
         reading = replace(reading, columns={**reading.columns, **columns}, **given)  # type: ignore[arg-type]
     model = train_together(
-        data, recipe, out=out, settings=settings, seed=seed, device=device, resume=resume, reading=reading
+        data, recipe, out=out, settings=settings, seed=seed, device=device, resume=resume, reading=reading, force=force
     )
     if model is not None:
         return model
@@ -92,6 +95,7 @@ def train_together(
     device: str = "auto",
     resume: bool = False,
     reading: ReadOptions | None = None,
+    force: bool = False,
 ) -> Model | None:
     """Train as `train` does; of several processes that torchrun started, only the first gets the model, others None."""
     import unidex.verbs.registered_methods  # noqa: F401 - the model that is returned has all of its methods
@@ -137,6 +141,8 @@ def train_together(
             config.recipe,
             where,
         )
+        if not force:
+            check_fits(dataset, config, Path() if folder is None else folder, processes.size)
         if processes.is_first:
             for caution in cautions(dataset):
                 logger.warning("%s", caution)

@@ -192,3 +192,19 @@ def test_mixing_changes_the_model_and_the_same_seed_gives_the_same():
 def test_classifiers_alone_are_trained_on_mixed_vectors(mode):
     mixed = train(topics(), "unidec", settings=[*QUICK, "heads.dual=false", f"augment.mixup={mode}"])
     assert mixed.metrics["test"]["P@1"] > 40
+
+
+@pytest.mark.parametrize("mixup", ["texts", "labels"])
+def test_inception_trains_on_mixed_texts_and_labels(mixup):
+    # Its BatchNorm reads all texts of a step, and labels that are mixed in by themselves.
+    settings = ["encoder.dim=64", "encoder.max_length=8", "encoder.dropout=0", "encoder.layer_dropout=0"]
+    settings += [
+        "heads.dropout=0",
+        "features.min_df=1",
+        "train.batch_size=32",
+        "train.epochs=10",
+        "train.lr_classifier=0.02",
+    ]
+    model = train(topics(), "inceptionxml", settings=[*settings, f"augment.mixup={mixup}"])
+    # One label in 24 by chance.
+    assert model.metrics["test"]["P@1"] > 25

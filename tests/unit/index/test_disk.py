@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 from unidex import index as index_layer
+from unidex.errors import ModelError
 from unidex.index import disk, disk_lists
 from unidex.index.disk import DiskIndex
+from unidex.storage.disk_errors import DiskError
 
 
 def clustered(number, dim, seed=0):
@@ -123,3 +126,24 @@ def test_a_killed_build_continues_and_gives_the_same_files(tmp_path, monkeypatch
     assert (killed / "vectors.npy").stat().st_mtime_ns == written
     for name in ("vectors.npy", "lists.faiss"):
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_full_disk_names_the_file_and_the_build_continues_when_there_is_room(tmp_path):
+    vectors = clustered(5_000, 8)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(DiskError, match=r"vectors\.npy: cannot be written"):
+            DiskIndex.build(vectors, folder=tmp_path / "index")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    index = DiskIndex.build(vectors, folder=tmp_path / "index")
+    assert index.search(vectors[:50], 1).ids[:, 0].tolist() == list(range(50))
+
+
+def test_a_list_file_that_was_cut_short_is_named(tmp_path):
+    DiskIndex.build(clustered(5_000, 8)).save(tmp_path / "index")
+    file = tmp_path / "index" / "lists.faiss"
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(ModelError, match=r"index is not a whole index|lists\.faiss"):
+        index_layer.load(tmp_path / "index")

@@ -20,6 +20,8 @@ from unidex.nn.label_tree import balanced_clusters, cut, label_centroids
 from unidex.pools.batches import cluster_size, joined_clusters
 from unidex.training.frozen import freeze
 from unidex.training.loop import Trainer
+from unidex.training.parts_setup import label_graph
+from unidex.training.stage_networks import StageNetworks
 from unidex.verbs.train import train
 
 RECIPE = """
@@ -301,3 +303,17 @@ def test_centroids_are_the_mean_directions_smoothed_by_the_graph(is_sparse):
     ):
         shown = found.toarray() if sparse.issparse(found) else found
         assert np.allclose(shown, wanted, atol=1e-6)
+
+
+def test_classifiers_start_from_label_vectors_summed_over_the_label_graph():
+    data = topics()
+    config = load("unidec", [*QUICK, "heads.classifier_init=label-graph"])
+    stage = StageNetworks(data, config, seed=0, device=torch.device("cpu"), folder=None, processes=ALONE)
+    training = stage.training_set(config, None)
+    network = stage.network(config, training, None, "training")
+    vectors = network.text_vectors(training.labels).classifier
+    graph = label_graph(data.train.positives, config.augment, 0)
+    wanted = torch.from_numpy(graph @ vectors.numpy())
+    torch.testing.assert_close(network.classifiers.weight, wanted)
+    # Labels of one topic come together: their classifiers are not their own texts' alone.
+    assert not torch.allclose(wanted, vectors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ _ROWS = 16384
 
 
 class ParquetTable:
-    """A Parquet file."""
+    """A Parquet file, or some of its row groups."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, file: Path, row_groups: Sequence[int] | None = None) -> None:
+        self.file, self._row_groups = file, None if row_groups is None else list(row_groups)
         try:
             import pyarrow
             import pyarrow.parquet
@@ -43,7 +43,9 @@ class ParquetTable:
                 self._arrow.parquet.ParquetFile(self.file) as parquet,
                 progress.task(f"reading {self.file.name}", parquet.metadata.num_rows, unit="rows") as advance,
             ):
-                for batch in parquet.iter_batches(_ROWS, columns=list(dict.fromkeys(columns.values()))):
+                for batch in parquet.iter_batches(
+                    _ROWS, row_groups=self._row_groups, columns=list(dict.fromkeys(columns.values()))
+                ):
                     yield {
                         role: self._cells(batch.column(name)) if role in ROLES else batch.column(name).to_pylist()
                         for role, name in columns.items()
@@ -52,6 +54,11 @@ class ParquetTable:
         # Damage shows as one of many errors of the decoder; all mean the same to the user.
         except Exception as error:
             raise self._damaged(error) from None
+
+    def row_group_sizes(self) -> list[int]:
+        """The number of rows of each row group."""
+        with self._arrow.parquet.ParquetFile(self.file) as parquet:
+            return [parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups)]
 
     def line(self, row: int) -> int:
         """The number of a row, from 1."""

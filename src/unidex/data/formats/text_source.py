@@ -99,10 +99,11 @@ def open_texts(files: Sequence[str | Path], options: ReadOptions, *, documents: 
             numbered = _input_lines() if from_input else lines(file)
             yield TextSource(["text"], _line_blocks(numbered, file, trained))
         else:
-            yield _table_source(open_table(file, kind), options)
+            yield table_source(open_table(file, kind), options)
 
 
-def _table_source(table: Table, options: ReadOptions) -> TextSource:
+def table_source(table: Table, options: ReadOptions) -> TextSource:
+    """The texts of a table with all of its cells."""
     columns = find_columns(table, options, labelled=False)
     for name in table.names:
         if table.names.count(name) > 1:

@@ -1,0 +1,185 @@
+"""Time, memory and quality against the number of labels, on generated sets (benchmarks/scale_set.py).
+
+    python benchmarks/scale.py FOLDER --labels 10000 100000 1000000 [--texts N] [--picture FILE.svg] > table.md
+
+FOLDER keeps the sets, the models and ``results.json``. A size that is in it already is not run again, and a run that
+was interrupted is continued: training by its checkpoints, the index by its blocks. So a size that takes hours can be
+added later with the same command.
+
+Each size trains one epoch in a process of its own: words only, 32 numbers per head (64 in the index), row tables in
+files, index kind disk. "step" is the median CPU time of a training step, "MB" the highest memory that the system cannot
+take back (mapped files are not counted). The index is searched for 500 test texts by 10 places, and compared with an
+exact search over the same vectors. P@1 has a ceiling of 90%.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plan import PhaseUsage
+from scale_set import ScaleSet, write_set
+
+SETTINGS = [
+    "encoder.dim=32",
+    "features.chars=false",
+    "augment.method=none",
+    "train.epochs=1",
+    "train.decay_epochs=0",
+    "train.validation=0",
+    "train.table_storage=file",
+    "predict.rank=sum",
+    "predict.fusion=0.5",
+    "predict.index=disk",
+    "predict.snippet_length=0",
+]
+NUM_QUERIES, PLACES = 500, 10
+MAX_TEXTS = 1_000_000
+COLUMNS = {
+    "num_labels": "labels",
+    "num_texts": "texts",
+    "step_ms": "step, CPU ms",
+    "train_mb": "training, MB",
+    "train_cpu": "training, CPU s",
+    "index_mb": "index, MB",
+    "index_cpu": "index, CPU s",
+    "index_disk_mb": "index on disk, MB",
+    "recall": "recall@10",
+    "query_ms": "query, CPU ms",
+    "load_seconds": "load, CPU s",
+    "p1": "P@1",
+}
+
+
+def train_size(folder: Path, scale: ScaleSet) -> dict[str, Any]:
+    """Train on the set of a size; the result is CPU time of a step, memory, and P@1 on test."""
+    from unidex import progress
+    from unidex.training.loop import Trainer
+    from unidex.verbs.train import train
+
+    usage, plain = PhaseUsage(), Trainer._step
+    progress.phase = usage.phase
+    steps: list[float] = []
+
+    def timed(self: Trainer, *arguments: Any) -> Any:
+        started = time.process_time()
+        value = plain(self, *arguments)
+        steps.append(time.process_time() - started)
+        return value
+
+    Trainer._step = timed
+    model = train(folder / "set", settings=SETTINGS, out=folder / "model", resume=True, force=True)
+    phases = usage.phases
+    return {
+        "step_ms": 1000 * statistics.median(steps) if steps else None,
+        "train_mb": max(phase["memory"] for phase in phases.values()) / 1e6 if phases else None,
+        "train_cpu": sum(phase["cpu_seconds"] for phase in phases.values()) if phases else None,
+        "index_cpu": phases.get("search index", {}).get("cpu_seconds"),
+        "p1": model.metrics["test"]["P@1"],
+    }
+
+
+def search_size(folder: Path) -> dict[str, Any]:
+    """Search the index of a trained model; the result is recall, time, memory and disk."""
+    from unidex.data.formats import read
+    from unidex.index.exact import search_exact
+    from unidex.storage.resources import process_memory
+    from unidex.verbs.models import load_model
+
+    usage = PhaseUsage()
+    started = time.process_time()
+    model = load_model(folder / "model", "cpu")
+    seconds = time.process_time() - started
+    texts = list(read(folder / "set", None).test.texts[:NUM_QUERIES])
+    queries, index = model.encode(texts), model.scorer.index
+    index.search(queries[:8], PLACES)
+    started = time.process_time()
+    found = index.search(queries, PLACES)
+    query = (time.process_time() - started) / len(queries)
+    memory = max(usage.highest, process_memory())
+    vectors = np.load(folder / "model" / "index" / "vectors.npy", mmap_mode="c")
+    wanted = search_exact(queries, vectors, PLACES)
+    shared = [len(set(a) & set(b)) / PLACES for a, b in zip(found.ids.tolist(), wanted.ids.tolist(), strict=True)]
+    disk = sum(file.stat().st_size for file in (folder / "model" / "index").iterdir())
+    return {
+        "load_seconds": seconds,
+        "query_ms": 1000 * query,
+        "recall": float(np.mean(shared)),
+        "index_mb": memory / 1e6,
+        "index_disk_mb": disk / 1e6,
+    }
+
+
+def run_size(root: Path, num_labels: int, num_texts: int) -> dict[str, Any]:
+    folder = root / f"{num_labels}-{num_texts}"
+    if not (folder / "set" / "train.texts.bytes.npy").exists():
+        write_set(folder / "set", ScaleSet(num_labels, num_texts))
+    found: dict[str, Any] = {"num_labels": num_labels, "num_texts": num_texts}
+    for part in ("train", "search"):
+        command = [sys.executable, __file__, str(root), "--labels", str(num_labels), "--texts", str(num_texts)]
+        done = subprocess.run([*command, "--part", part], check=True, stdout=subprocess.PIPE, text=True)
+        found |= json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def draw(results: list[dict[str, Any]], file: Path) -> None:
+    from unidex.report.pictures import new_figure, save_figure
+
+    figure, axes = new_figure()
+    numbers = [row["num_labels"] for row in results]
+    for name, key in (
+        ("training step, CPU ms", "step_ms"),
+        ("training, MB", "train_mb"),
+        ("query, CPU ms", "query_ms"),
+    ):
+        axes.plot(numbers, [row[key] for row in results], marker="o", label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("labels")
+    axes.legend()
+    save_figure(figure, file)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--labels", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--texts", type=int, default=0, help="as many as labels, at most a million, unless given")
+    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--part", choices=("train", "search"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part:
+        num_labels = options.labels[0]
+        folder = options.folder / f"{num_labels}-{options.texts}"
+        scale = ScaleSet(num_labels, options.texts)
+        print(json.dumps(train_size(folder, scale) if options.part == "train" else search_size(folder)))
+        return
+    options.folder.mkdir(parents=True, exist_ok=True)
+    file = options.folder / "results.json"
+    results: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.exists() else {}
+    for num_labels in options.labels:
+        num_texts = options.texts or min(num_labels, MAX_TEXTS)
+        name = f"{num_labels}-{num_texts}"
+        if name not in results:
+            results[name] = run_size(options.folder, num_labels, num_texts)
+            file.write_text(json.dumps(results, indent=1))
+    rows = sorted(results.values(), key=lambda row: row["num_labels"])
+    print(f"| {' | '.join(COLUMNS.values())} |")
+    print(f"|{'---:|' * len(COLUMNS)}")
+    for row in rows:
+        cells = ["" if row.get(key) is None else f"{row[key]:,.{3 if key == 'recall' else 1}f}" for key in COLUMNS]
+        print(f"| {' | '.join(cells).replace('.0 |', ' |')} |")
+    if options.picture:
+        draw(rows, options.picture)
+
+
+if __name__ == "__main__":
+    main()

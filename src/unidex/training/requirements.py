@@ -1,0 +1,265 @@
+"""Memory and disk of every phase of a run, by formulas over its sizes.
+
+Memory is what the system cannot take back: pages of mapped files are not counted. Each term says which table or matrix
+it is; a phase needs the terms that live at the same time. docs/how-to/plan.md compares it with measured runs.
+
+Shapes of the formulas: L labels, N texts, F features, D numbers per head, J numbers of both heads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from unidex.config import Config
+from unidex.index.disk_lists import num_lists
+from unidex.scoring.computed_rows import STREAMED_ABOVE
+from unidex.scoring.label_index import chosen_kind
+from unidex.scoring.nearest_texts import EXACT_UP_TO
+from unidex.training.loop import MAX_COPY
+from unidex.training.run_sizes import Sizes
+from unidex.training.sizes import batch_size_for
+from unidex.training.timetable import FINISH, FIT, INDEX, PREPARE, TEST, TRAIN, TRIAL
+from unidex.training.trials import may_try
+
+NUMBER = 4  # bytes of a float32
+ENTRY = 8  # bytes of a stored feature: id and weight
+# Scores and places of an exact search, blocks of label rows, and what a step leaves to the allocator.
+SEARCH = 110 << 20
+# Ranker: candidates of at most 3,000 held-out texts with their features, and the trees.
+RANKER = 80 << 20
+LABEL_OBJECTS = 230  # bytes of a label's text, uid and their places as Python objects
+LEXICAL_ENTRIES = 1.1  # words and n-grams per byte of a label text
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What a phase needs, in bytes, by the name of each term."""
+
+    memory: dict[str, int] = field(default_factory=dict)
+    disk: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def total_memory(self) -> int:
+        """All terms of memory together."""
+        return sum(self.memory.values())
+
+    @property
+    def total_disk(self) -> int:
+        """All terms of disk together."""
+        return sum(self.disk.values())
+
+
+def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) -> dict[str, Requirement]:
+    """Memory and disk of each phase.
+
+    Args:
+        config: the recipe of the last stage; earlier stages have the same encoder and fewer labels.
+        sizes: of the data set.
+        base: bytes of a process with all libraries loaded.
+        processes: number of processes that share the labels; the result is that of each one of them.
+    """
+    terms = _Terms(config, sizes, processes)
+    in_file = config.train.table_storage == "file"
+    common = {"program": base, "data set": terms.data, "label frequencies": 16 * sizes.num_labels}
+    tables = {} if in_file else {"row tables": terms.tables}
+    state = {"optimiser state": terms.row_state + (0 if in_file else terms.table_state)}
+    copied = {"copy of the best network": terms.tables} if terms.tables <= MAX_COPY and terms.validates else {}
+    step = {"training step": terms.step}
+    search = {"validation": SEARCH} if terms.validates else {}
+    training = common | tables | state | step
+    lexical = {"words of labels": terms.lexical} if config.predict.rank == "learned" else {}
+    knn = {"nearest texts": terms.knn} if terms.has_knn else {}
+    disk = {"prepared texts": terms.prepared}
+    files = disk | ({"row tables": terms.tables + terms.table_state} if in_file else {})
+    checkpoint = {"checkpoints": 2 * (terms.tables + terms.table_state + terms.row_state) + terms.tables}
+    found = {
+        PREPARE: Requirement(common | {"counted features": terms.counted, "row tables": terms.encoder_table}, disk),
+        TRAIN: Requirement(training | copied | search, files | checkpoint),
+    }
+    if may_try(config, sizes.num_texts):
+        second = {"second trial": terms.tables + terms.encoder_table, "copy of its best network": terms.tables}
+        found[TRIAL] = Requirement(found[TRAIN].memory | second, found[TRAIN].disk)
+    if terms.validates:
+        fitted = training | copied | search | knn | lexical | {"ranker": RANKER}
+        if config.train.decay_epochs and sizes.num_texts <= config.train.simulate_decay_up_to:
+            fitted |= {"copy for the simulated decay": terms.tables + terms.row_state + terms.table_state}
+        found[FIT] = Requirement(fitted, files | checkpoint)
+    if config.train.decay_epochs:
+        found[FINISH] = Requirement(training | lexical, files | checkpoint)
+    kind, index_memory, index_disk = terms.index
+    model = {"labels": LABEL_OBJECTS * sizes.num_labels, f"index ({kind})": index_memory}
+    built = common | tables | model | knn | lexical
+    folder = {"model folder": terms.model_folder + index_disk}
+    found[INDEX] = Requirement(built | {"block of rows": SEARCH // 2}, files | checkpoint | {"index": 2 * index_disk})
+    found[TEST] = Requirement(built | {"predictions": SEARCH // 2}, files | folder)
+    return found
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """The sizes of tables and matrices in bytes."""
+
+    config: Config
+    sizes: Sizes
+    processes: int
+
+    @property
+    def dim(self) -> int:
+        """Numbers per vector of a head."""
+        heads = self.config.heads
+        return heads.dim if heads.projection else self.config.encoder.dim
+
+    @property
+    def joined(self) -> int:
+        """Numbers of a row of the index: both heads and the label prior."""
+        heads = self.config.heads
+        return self.dim * (int(heads.dual) + int(heads.classifier)) + 1
+
+    @property
+    def num_features(self) -> int:
+        """Rows of the table of features, at most as many as the recipe allows."""
+        features = self.config.features
+        return min(self.sizes.num_features, features.max_features + features.num_buckets)
+
+    @property
+    def own_labels(self) -> int:
+        """Labels of one process."""
+        return math.ceil(self.sizes.num_labels / self.processes)
+
+    @property
+    def validates(self) -> bool:
+        return self.config.train.validation > 0
+
+    @property
+    def has_knn(self) -> bool:
+        predict = self.config.predict
+        return predict.knn > 0 or predict.choose_knn or predict.rank == "learned" or predict.snippet_length > 0
+
+    @property
+    def data(self) -> int:
+        """Texts and pairs; mapped texts have their places in memory."""
+        sizes = self.sizes
+        texts = 16 * (sizes.num_texts + sizes.num_labels + sizes.num_test)
+        if not sizes.is_mapped:
+            texts += round(sizes.num_texts * sizes.text_bytes + sizes.num_labels * sizes.label_bytes)
+        return texts + (12 if sizes.is_mapped else 24) * sizes.num_pairs
+
+    @property
+    def encoder_table(self) -> int:
+        """F D."""
+        return NUMBER * self.num_features * self.config.encoder.dim
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all tables."""
+        encoders = 1 + self.config.heads.separate_encoders
+        return self.num_features * encoders + self.own_labels * int(self.config.heads.classifier)
+
+    @property
+    def tables(self) -> int:
+        """F D for each encoder, L D for the classifiers."""
+        encoders = 1 + self.config.heads.separate_encoders
+        classifiers = NUMBER * self.own_labels * self.dim * int(self.config.heads.classifier)
+        return self.encoder_table * encoders + classifiers
+
+    @property
+    def table_state(self) -> int:
+        """Adam has two numbers per weight, momentum one, Adagrad none."""
+        return self.tables * {"adam": 2, "sgd": 1, "adagrad": 0}[self.config.train.row_optimiser]
+
+    @property
+    def row_state(self) -> int:
+        """One number per row."""
+        return NUMBER * self.num_rows
+
+    @property
+    def batch_size(self) -> int:
+        return self.config.train.batch_size or batch_size_for(self.sizes.num_texts)
+
+    @property
+    def step(self) -> int:
+        """Scores of a batch with its pool and their gradients for both heads, and the rows of its features."""
+        pool = self.sizes.num_labels if self.config.pool.labels == "all" else self.config.pool.size or self.batch_size
+        scores = NUMBER * self.batch_size * min(pool, self.sizes.num_labels) * 8
+        if self.config.pool.labels == "all":
+            scores = min(scores, 512 << 20)
+        entries = self.batch_size * self.sizes.text_entries + pool * self.sizes.label_entries
+        rows = NUMBER * min(self.num_features, entries / 2) * self.config.encoder.dim * 3
+        return round(scores + rows)
+
+    @property
+    def counted(self) -> int:
+        """Keys and counts of distinct features while they are merged, several times the number that is kept."""
+        return min(96 * 4 * self.num_features, 6 << 30)
+
+    @property
+    def prepared(self) -> int:
+        """Features of texts and labels in files."""
+        sizes = self.sizes
+        texts, labels = sizes.num_texts * (sizes.text_entries + 1), sizes.num_labels * (sizes.label_entries + 1)
+        return round(ENTRY * (texts + labels))
+
+    @property
+    def knn(self) -> int:
+        """Vectors of train texts: as they are where they are few, else 10 bits per number, and their labels."""
+        numbers = self.sizes.num_texts * (self.joined - 1)
+        if self.sizes.num_texts <= EXACT_UP_TO:
+            vectors = 3 * NUMBER * numbers
+        else:
+            vectors = round(1.25 * numbers) + min(2 * NUMBER * numbers, STREAMED_ABOVE)
+        return vectors + 12 * self.sizes.num_pairs
+
+    @property
+    def lexical(self) -> int:
+        """Columns and weights of the words and n-grams of labels, and half of them by word."""
+        return round(1.5 * ENTRY * LEXICAL_ENTRIES * self.sizes.label_bytes * self.sizes.num_labels)
+
+    @property
+    def index(self) -> tuple[str, int, int]:
+        """The kind of index, its memory and its disk."""
+        number, dim = self.sizes.num_labels, self.joined
+        kind = "tree" if self.config.has_tree else chosen_kind(self.config.predict.index, number, dim)
+        vectors = NUMBER * number * dim
+        # Rows that are computed at once are there beside the copy of the index.
+        beside = vectors if vectors <= STREAMED_ABOVE else 0
+        if kind == "disk":
+            learned = NUMBER * dim * num_lists(number) * 41
+            return kind, learned + 12 * number, vectors + number * (dim // 4 + 8)
+        if kind == "hnsw":
+            return kind, vectors + 272 * number + beside, vectors + 272 * number
+        codes = number * dim // 8 + 8 * number if kind == "pq" else 0
+        return kind, vectors + codes + beside, vectors + codes
+
+    @property
+    def model_folder(self) -> int:
+        """Tables, texts of labels, words of labels and the kNN part; the index is counted beside."""
+        texts = self.sizes.num_texts * min(self.sizes.text_bytes, self.config.predict.snippet_length)
+        labels = self.sizes.num_labels * (self.sizes.label_bytes + 60)
+        return round(self.tables * self.processes + texts + labels + self.lexical / 3 + self.knn / 2)
+
+
+# A change that makes a run smaller: the setting to show, and the change of the recipe.
+Change = tuple[str, Callable[[Config], Config]]
+
+
+def smaller_settings(config: Config) -> list[Change]:
+    """Changes of a recipe that need less memory, the mildest first."""
+
+    def change(section: str, key: str, value: object) -> Change:
+        def apply(before: Config) -> Config:
+            part = getattr(before, section).model_copy(update={key: value})
+            return before.model_copy(update={section: part})
+
+        return f"{section}.{key}={value}", apply
+
+    found = [change("train", "table_storage", "file")] if config.train.table_storage == "memory" else []
+    if config.predict.index != "disk" and not config.has_tree:
+        found.append(change("predict", "index", "disk"))
+    if config.encoder.kind == "bag":
+        found += [change("encoder", "dim", dim) for dim in (64, 32, 16) if dim < config.encoder.dim]
+        found.append(change("features", "max_features", 100_000))
+    if config.predict.rank == "learned":
+        found.append(change("predict", "rank", "sum"))
+    return found

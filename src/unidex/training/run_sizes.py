@@ -1,0 +1,139 @@
+"""The numbers that memory, disk and time of a run depend on: counted in a data set, measured on a sample of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.config import Config
+from unidex.data.dataset import Dataset, Labels, Split
+from unidex.data.texts import Texts
+from unidex.encoders import registry as encoders
+from unidex.features.extractor import FeatureExtractor
+from unidex.sparse_rows import find_sorted
+
+# Bytes and texts of the sample; features of so many are counted in about a second.
+SAMPLE_BYTES, SAMPLE_TEXTS = 2 << 20, 8192
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a run is about.
+
+    Attributes:
+        num_texts: train texts.
+        num_test: test texts.
+        num_labels: labels.
+        num_pairs: pairs of a train text and a label.
+        text_bytes: bytes per text.
+        label_bytes: bytes per label text.
+        num_features: rows of the table of features; 0 for an encoder without one.
+        text_entries: features per text.
+        label_entries: features per label text.
+        is_mapped: whether the data set is mapped from files.
+    """
+
+    num_texts: int
+    num_test: int
+    num_labels: int
+    num_pairs: int
+    text_bytes: float
+    label_bytes: float
+    num_features: int = 0
+    text_entries: float = 0.0
+    label_entries: float = 0.0
+    is_mapped: bool = False
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: Config) -> Sizes:
+        """The sizes of a data set under a recipe; features are counted in a sample and extrapolated."""
+        train, labels = dataset.train, dataset.labels
+        counted = cls(
+            len(train),
+            len(dataset.test),
+            len(labels),
+            int(train.positives.nnz),
+            train.texts.num_bytes / len(train),
+            labels.texts.num_bytes / len(labels),
+            is_mapped=train.texts.is_mapped,
+        )
+        if not encoders.get(config.encoder.kind).can.has_table:
+            return counted
+        return counted.with_features(sample_of(dataset), config)
+
+    @classmethod
+    def upper_bound(cls, dataset: Dataset, config: Config) -> Sizes:
+        """Sizes that those of a data set cannot exceed, without reading its texts."""
+        train, labels = dataset.train, dataset.labels
+        num_bytes = train.texts.num_bytes + labels.texts.num_bytes
+        # A byte starts at most a word, a pair of words and an n-gram of each length.
+        features = min(config.features.max_features, 6 * num_bytes) + config.features.num_buckets
+        has_table = encoders.get(config.encoder.kind).can.has_table
+        return cls(
+            len(train),
+            len(dataset.test),
+            len(labels),
+            int(train.positives.nnz),
+            train.texts.num_bytes / len(train),
+            labels.texts.num_bytes / len(labels),
+            features if has_table else 0,
+            4 * train.texts.num_bytes / len(train),
+            4 * labels.texts.num_bytes / len(labels),
+            train.texts.is_mapped,
+        )
+
+    def scaled(self, num_labels: int | None, num_texts: int | None) -> Sizes:
+        """A set like this one with other numbers of labels and texts; features grow as in `with_features`."""
+        labels, texts = num_labels or self.num_labels, num_texts or self.num_texts
+        return replace(self, num_labels=labels, num_texts=texts, num_pairs=self.num_pairs * texts // self.num_texts)
+
+    def with_features(self, sample: Dataset, config: Config) -> Sizes:
+        """The sizes with the number of features, from how it grows between half of a sample and the whole sample.
+
+        The number of words grows as a power of the number of texts (Heaps' law).
+        """
+        whole = (sample.train.texts, sample.labels.texts)
+        half = [texts[: max(1, len(texts) // 2)] for texts in whole]
+        features = FeatureExtractor.fit(whole[0], whole[1], config.features)
+        of_half = len(FeatureExtractor.fit(half[0], half[1], config.features).vocabulary)
+        found = len(features.vocabulary)
+        growth = min(1.0, max(0.0, math.log2(max(1, found) / max(1, of_half))))
+        ratio = (self.num_texts + self.num_labels) / max(1, sum(map(len, whole)))
+        number = min(config.features.max_features, round(found * ratio**growth))
+        entries = [features.transform(texts).nnz / max(1, len(texts)) for texts in whole]
+        return replace(
+            self,
+            num_features=number + config.features.num_buckets,
+            text_entries=entries[0],
+            label_entries=entries[1],
+        )
+
+
+def sample_of(dataset: Dataset, seed: int = 0) -> Dataset:
+    """Some train texts, and the labels that they have or that were drawn, as a data set of its own."""
+    rng = np.random.default_rng(seed)
+    train = dataset.train
+    rows = _drawn(train.texts, rng)
+    split = train.take(rows)
+    drawn = _drawn(dataset.labels.texts, rng)
+    labels = np.union1d(drawn, np.unique(split.positives.indices))
+    positives, pairs = (matrix.copy() for matrix in (split.positives, split.filter_pairs))
+    for matrix in (positives, pairs):
+        places, known = find_sorted(labels, matrix.indices)
+        kept = np.append(0, np.cumsum(known))
+        matrix.data, matrix.indices = matrix.data[known], places[known].astype(matrix.indices.dtype)
+        matrix.indptr = kept[matrix.indptr].astype(matrix.indptr.dtype)
+        matrix._shape = (len(rows), len(labels))
+    own = Split.of(split.texts, positives, pairs)
+    return Dataset(dataset.name, Labels(dataset.labels.texts.take(labels)), own, propensity=dataset.propensity)
+
+
+def _drawn(texts: Texts, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Rows of texts within the bounds of a sample, ascending."""
+    number = min(len(texts), SAMPLE_TEXTS, max(64, int(SAMPLE_BYTES / max(1.0, texts.num_bytes / max(1, len(texts))))))
+    if number == len(texts):
+        return np.arange(number)
+    return np.sort(rng.choice(len(texts), number, replace=False))

@@ -1,0 +1,167 @@
+"""CPU time of every phase of a run: a few seconds of measurement on a sample, and formulas that scale it."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from unidex.config import Config
+from unidex.data.dataset import Dataset
+from unidex.distributed import ALONE
+from unidex.training.loop import Trainer
+from unidex.training.phases import changed, with_metric
+from unidex.training.run_sizes import Sizes
+from unidex.training.sizes import fit_sizes
+from unidex.training.stage_networks import StageNetworks
+from unidex.training.timetable import FINISH, FIT, INDEX, PREPARE, TEST, TRAIN, TRIAL, stage_phase
+from unidex.training.trials import may_try
+from unidex.training.validation import EPOCH_TEXTS
+from unidex.training.validation import MAX_TEXTS as MAX_HELD_OUT
+
+MAX_STEPS = 4
+# Seconds on the machine where `REFERENCE` was measured: `_reference` took so long there.
+REFERENCE = 0.085
+RANK_TEXT = 2.2e-3  # candidates, features and two fits of the ranker, per held-out text
+PREDICT_TEXT = 0.35e-3  # per test text: search, features, ranking, metrics
+CODE_ROW = 12e-6  # index kind pq, per label
+DISK_ROW = 60e-6  # index kind disk, per label
+TEXT_ROW = 12e-6  # lists of the kNN part, per text
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Measured CPU seconds.
+
+    Attributes:
+        read_byte: per byte of text, to count features and to make them.
+        step: of a training step.
+        batch_size: texts of that step.
+        encode_label: of the vector of a label text by all encoders that read it.
+        encode_text: of the vectors of a text.
+        product: of one multiplication and addition in a matrix product.
+        factor: how much slower than the reference this machine is.
+    """
+
+    read_byte: float
+    step: float
+    batch_size: int
+    encode_label: float
+    encode_text: float
+    product: float
+    factor: float
+
+    @classmethod
+    def measured(cls, sample: Dataset, config: Config, num_features: int, device: torch.device) -> Speed:
+        """Measure on a sample of a data set; the table of features gets as many rows as it will have."""
+        config = with_metric(fit_sizes(config, len(sample.train), tell=False))
+        config = changed(config, {"augment": {"method": "none"}, "train": {"table_storage": "memory"}})
+        num_bytes = sample.train.texts.num_bytes + sample.labels.texts.num_bytes
+        started = time.process_time()
+        networks = StageNetworks(sample, config, seed=0, device=device, folder=None, processes=ALONE)
+        read_byte = (time.process_time() - started) / max(1, num_bytes)
+        data = networks.training_set(config, None)
+        network = networks.network(config, data, None, "measurement")
+        if num_features:
+            _spread(network, data, num_features)
+        trainer = Trainer(network, data, config)
+        seconds = trainer.measure_steps(MAX_STEPS)
+        network.eval()
+        encode_text = _seconds(lambda: network.text_vectors(data.texts[:2048])) / min(2048, data.texts.shape[0])
+        encode_label = _seconds(lambda: network.label_vectors(data.labels[:2048], slice(0, 2048)))
+        # A sample may have fewer texts than a batch.
+        step, batch_size = min(seconds), min(config.train.batch_size, len(sample.train))
+        return cls(
+            read_byte,
+            step,
+            batch_size,
+            encode_label / min(2048, data.labels.shape[0]),
+            encode_text,
+            *_reference(),
+        )
+
+
+def _spread(network: Any, data: Any, num_features: int) -> None:
+    """Give the tables of features as many rows as they will have, and use rows all over them: caches are small."""
+    for encoder in {id(part): part for part in (network.encoder, network.classifier_encoder)}.values():
+        table = getattr(encoder, "table", None)
+        if table is None or num_features <= table.num_rows:
+            continue
+        table.weight = table.weight.repeat(-(-num_features // table.num_rows), 1)[:num_features].contiguous()
+        if getattr(encoder, "feature_weights_F", None) is not None:
+            encoder.weigh(torch.ones(num_features))
+    for rows in (data.texts, data.labels):
+        stride = max(1, num_features // rows.shape[1])
+        rows.indices = (rows.indices * stride).astype(rows.indices.dtype)
+        rows._shape = (rows.shape[0], max(num_features, rows.shape[1]))
+
+
+def _reference() -> tuple[float, float]:
+    """Seconds of one multiplication and addition, and how much slower than the reference this machine is."""
+    a, b = torch.ones(512, 256), torch.ones(256, 4096)
+    a @ b
+    product = _seconds(lambda: a @ b) / (512 * 256 * 4096)
+    keys = np.random.default_rng(0).integers(1 << 40, size=300_000)
+    places = _seconds(lambda: np.unique(keys))
+    words = _seconds(lambda: sorted(map(str, range(100_000))))
+    return product, (places + words) / REFERENCE
+
+
+def _seconds(work: Any) -> float:
+    started = time.process_time()
+    work()
+    return max(1e-9, time.process_time() - started)
+
+
+def expected_epochs(config: Config) -> int:
+    """Passes over the texts: with patience, most runs stop after the first validation that gains too little."""
+    train = config.train
+    if not (train.patience and train.validation):
+        return train.epochs
+    return min(train.epochs, train.validate_every * (train.patience + 1))
+
+
+def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, processes: int = 1) -> dict[str, float]:
+    """CPU seconds of each phase, per process."""
+    *earlier, (_, config) = [(name, fit_sizes(part, sizes.num_texts, tell=False)) for name, part in stages.items()]
+    train = config.train
+    num_held_out = min(MAX_HELD_OUT, sizes.num_texts * min(train.validation, 1.0))
+
+    def epoch(part: Config, num_texts: float) -> float:
+        size = part.train.batch_size
+        return num_texts / size * speed.step * size / speed.batch_size / processes
+
+    heads = int(config.heads.dual) + int(config.heads.classifier)
+    dim = (config.heads.dim if config.heads.projection else config.encoder.dim) * heads
+    labels = sizes.num_labels / processes * speed.encode_label
+
+    def search(num_texts: float) -> float:
+        return labels + num_texts * sizes.num_labels * dim * speed.product / processes
+
+    num_trained = sizes.num_texts - num_held_out
+    epochs = expected_epochs(config)
+    validations = max(1, epochs // train.validate_every) if train.validation else 0
+    num_bytes = sizes.num_texts * sizes.text_bytes + sizes.num_labels * sizes.label_bytes
+    found = {PREPARE: num_bytes * speed.read_byte}
+    found |= {stage_phase(name): expected_epochs(part) * epoch(part, num_trained) for name, part in earlier}
+    found[TRAIN] = epochs * epoch(config, num_trained) + validations * search(min(EPOCH_TEXTS, num_held_out))
+    knn = sizes.num_texts * (speed.encode_text + TEXT_ROW * speed.factor)
+    if train.validation:
+        found[TRAIN] += search(num_held_out) + knn
+    if may_try(config, sizes.num_texts):
+        # Either label texts as further points, or mined negatives.
+        found[TRIAL] = found[TRAIN] + epochs * epoch(config, min(sizes.num_labels, sizes.num_texts)) / 2
+    if train.validation:
+        rank = num_held_out * RANK_TEXT * speed.factor * (config.predict.rank == "learned")
+        simulated = train.decay_epochs if sizes.num_texts <= train.simulate_decay_up_to else 0
+        found[FIT] = search(num_held_out) + knn + rank + simulated * epoch(config, num_trained)
+    if train.decay_epochs:
+        found[FINISH] = train.decay_epochs * epoch(config, sizes.num_texts)
+    row = DISK_ROW if config.predict.index == "disk" else CODE_ROW
+    found[INDEX] = labels + knn + sizes.num_labels * row * speed.factor
+    found[TEST] = sizes.num_test * (speed.encode_text + PREDICT_TEXT * speed.factor)
+    return {name: round(value, 2 if value < 10 else 0) for name, value in found.items() if math.isfinite(value)}

@@ -1,0 +1,122 @@
+"""The plan of a training: known sizes, remedies that fit, and the refusal of a run that does not."""
+
+import json
+
+import pytest
+
+from helpers.command import call
+from helpers.synthetic import topics
+from unidex.config.recipes import load
+from unidex.data.formats import native
+from unidex.errors import UnidexError
+from unidex.training.requirements import requirements, smaller_settings
+from unidex.training.run_sizes import Sizes, sample_of
+from unidex.training.timetable import FIT, INDEX, TEST, TRAIN, TRIAL
+from unidex.verbs import plan as planned
+from unidex.verbs.plan import check_fits, plan
+from unidex.verbs.train import train
+
+DATA = topics()
+MILLION = Sizes(10**6, 1000, 10**6, 10**6, 50.0, 30.0, 500_000, 80.0, 40.0, is_mapped=True)
+
+
+def test_known_sizes_of_a_million_labels():
+    needs = requirements(load("auto", []), MILLION, base=0)
+    tables = 4 * 128 * (2 * 500_000 + 10**6)
+    assert needs[TRAIN].memory["row tables"] == tables
+    # Adagrad has one number per row; a copy of a large network is in a file.
+    assert needs[TRAIN].memory["optimiser state"] == 4 * 2_000_000
+    assert "copy of the best network" not in needs[TRAIN].memory
+    assert needs[TRAIN].disk["checkpoints"] == 3 * tables + 2 * 4 * 2_000_000
+    assert needs[INDEX].memory["index (pq)"] == 10**6 * (4 * 257 + 8) + 10**6 * 257 // 8
+    assert TRIAL not in needs
+
+
+def test_settings_change_what_they_should():
+    def memory(phase, *settings, processes=1):
+        needs = requirements(load("auto", list(settings)), MILLION, base=0, processes=processes)
+        return needs[phase].memory
+
+    assert "row tables" not in memory(TRAIN, "train.table_storage=file")
+    assert memory(TRAIN, "encoder.dim=64")["row tables"] * 2 == memory(TRAIN)["row tables"]
+    adam = memory(TRAIN, "train.row_optimiser=adam")["optimiser state"]
+    assert adam == 2 * memory(TRAIN)["row tables"] + memory(TRAIN)["optimiser state"]
+    assert memory(TRAIN, processes=4)["row tables"] == 4 * 128 * (2 * 500_000 + 250_000)
+    assert memory(TEST, "predict.index=disk")["index (disk)"] < memory(TEST)["index (pq)"] / 2
+    assert "words of labels" not in memory(FIT, "predict.rank=sum")
+
+
+def test_a_sample_is_a_data_set_of_its_own():
+    sample = sample_of(DATA)
+    assert sample.train.positives.shape == (len(DATA.train), DATA.num_labels)
+    assert (sample.train.positives != DATA.train.positives).nnz == 0
+
+
+def test_features_are_counted_or_extrapolated():
+    config = load("auto", ["features.min_df=1", "features.chars=false", "features.num_buckets=0"])
+    found = Sizes.of(DATA, config)
+    assert found.num_features <= Sizes.upper_bound(DATA, config).num_features
+    from unidex.features.extractor import FeatureExtractor
+
+    assert found.num_features == len(
+        FeatureExtractor.fit(DATA.train.texts, DATA.labels.texts, config.features).vocabulary
+    )
+    larger = found.scaled(2 * DATA.num_labels, 2 * len(DATA.train)).with_features(sample_of(DATA), config)
+    assert found.num_features <= larger.num_features <= 2 * found.num_features
+    assert larger.num_pairs == 2 * found.num_pairs
+
+
+def test_time_is_measured_for_every_phase():
+    found = plan(DATA, settings=["encoder.dim=16"])
+    assert set(found.seconds) == set(found.phases)
+    assert all(seconds > 0 for seconds in found.seconds.values())
+    assert found.fits
+    assert not found.remedy
+
+
+@pytest.fixture
+def with_memory(monkeypatch):
+    def set_memory(megabytes):
+        monkeypatch.setattr(planned, "available_memory", lambda: megabytes << 20)
+        monkeypatch.setattr(planned, "process_memory", lambda: 0)
+
+    return set_memory
+
+
+def test_the_remedy_is_a_setting_with_which_it_fits(with_memory):
+    with_memory(2200)
+    found = planned._plan(load("auto", []), MILLION, {}, 1, planned.Path())
+    assert not found.fits
+    assert found.remedy
+    assert planned._plan(load("auto", list(found.remedy)), MILLION, {}, 1, planned.Path()).fits
+
+
+def test_a_run_that_cannot_fit_is_refused_before_it_starts_and_force_overrides(with_memory, tmp_path):
+    with_memory(100)
+    with pytest.raises(UnidexError, match=r"must fit into memory, but .* needs .* are available; .*--force"):
+        train(DATA, settings=["encoder.dim=8", "train.epochs=1"], out=tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+    assert train(DATA, settings=["encoder.dim=8", "train.epochs=1", "train.validation=0"], force=True)
+
+
+def test_a_full_disk_is_refused(monkeypatch):
+    monkeypatch.setattr(planned, "free_disk", lambda folder: 1 << 20)
+    with pytest.raises(UnidexError, match=r"must fit on the disk, but needs .* and 1 MB are free"):
+        check_fits(DATA, load("auto", []), planned.Path(), 1)
+
+
+def test_every_change_makes_a_run_smaller():
+    config = load("auto", [])
+    before = max(need.total_memory for need in requirements(config, MILLION, 0).values())
+    for name, change in smaller_settings(config):
+        after = max(need.total_memory for need in requirements(change(config), MILLION, 0).values())
+        assert after < before or name == "predict.rank=sum", name
+
+
+def test_the_command_prints_json_and_takes_a_number_of_labels(tmp_path):
+    native.write(DATA, tmp_path)
+    done = call("plan", str(tmp_path), "--labels", "5000000", "--texts", "1000000", "--no-time", "--json")
+    found = json.loads(done.stdout)
+    assert found["sizes"]["num_labels"] == 5_000_000
+    assert found["peak_memory"] == max(sum(phase["memory"].values()) for phase in found["phases"].values())
+    assert found["cpu_seconds"] is None
