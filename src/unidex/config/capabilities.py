@@ -16,3 +16,4 @@ class EncoderCapabilities:
     has_staged_dropout: bool = False  # its dropout may differ between the stages of a recipe
     # its dense layers were trained before and learn with train.lr_encoder, not with train.lr_heads
     is_pretrained: bool = False
+    saves_weights: bool = False  # its folder has its weights, in the form that other tools read

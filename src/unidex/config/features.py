@@ -20,6 +20,7 @@ Language = Literal[
 class Features(Section):
     """Features of a text for the bag encoder; for the inception encoder, which words have a vector of their own."""
 
+    words: bool = Field(True, description="words; without them, the tokens of features.subwords are all there is")
     parts: bool = Field(True, description="parts of identifiers (camelCase, snake_case) as additional words")
     bigrams: bool = Field(True, description="pairs of adjacent words")
     chars: bool = Field(False, description="character n-grams of words")
@@ -27,6 +28,9 @@ class Features(Section):
     chars_max: int = Field(5, ge=2, description="longest n-gram")
     subwords: bool = Field(False, description="tokens of a subword tokenizer, trained on the data or given")
     tokenizer: str = Field("", description="a tokenizer.json or a folder that holds one; empty to train one")
+    sublinear_tf: bool = Field(
+        True, description="a feature that occurs n times in a text counts 1 + ln n times; false: n times"
+    )
     language: Language = Field(
         "", description="language whose Snowball stems replace words, such as fi; empty for words as they are written"
     )
@@ -46,6 +50,10 @@ class Features(Section):
     def _check(self) -> Self:
         if self.tokenizer and not self.subwords:
             raise _error(f"tokenizer is {self.tokenizer!r}, but subwords are off; set features.subwords=true")
+        others = [name for name in ("parts", "bigrams", "chars") if getattr(self, name)]
+        if not self.words and (others or not self.subwords):
+            found = f"{', '.join(others)} are on" if others else "subwords are off"
+            raise _error(f"without words there must be subwords alone, but {found}; set features.words=true")
         if self.chars_max < self.chars_min:
             raise _error(f"chars_max must be at least chars_min ({self.chars_min}), but is {self.chars_max}")
         if self.max_features + self.num_buckets >= 1 << 31:

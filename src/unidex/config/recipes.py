@@ -34,9 +34,9 @@ def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Con
     """
     name = str(recipe)
     if name.endswith(".toml"):
-        settings = read_toml(Path(name))
+        settings = _over_base(read_toml(Path(name)), name)
     elif name in recipe_names():
-        settings = tomllib.loads((_recipe_folder() / f"{name}.toml").read_text(encoding="utf-8")) | {"recipe": name}
+        settings = _over_base(_read_recipe(name), name) | {"recipe": name}
     else:
         raise ConfigError(f"a recipe must be a .toml file or one of {', '.join(recipe_names())}, but is {quoted(name)}")
     given: dict[str, Any] = {}
@@ -61,6 +61,20 @@ def load(recipe: str | Path = "auto", overrides: list[str] | None = None) -> Con
         found[stage["name"]] = parse(_with_given(own, over), where=f"{name}, stage {stage['name']}")
     check_rules(found)
     return join_stages(found, where=name)
+
+
+def _read_recipe(name: str) -> dict[str, Any]:
+    return tomllib.loads((_recipe_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def _over_base(settings: dict[str, Any], where: str) -> dict[str, Any]:
+    """Settings over those of the recipe of unidex that they name as their base, if they do."""
+    base = settings.pop("base", None)
+    if base is None:
+        return settings
+    if base not in recipe_names():
+        raise ConfigError(f"{where}: base must be one of {', '.join(recipe_names())}, but is {quoted(base)}")
+    return merged(_over_base(_read_recipe(base), base), settings)
 
 
 def read_saved(folder: Path) -> Config:

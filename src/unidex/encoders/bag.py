@@ -19,11 +19,15 @@ from unidex.config import Config
 from unidex.config import Encoder as Settings
 from unidex.config.capabilities import EncoderCapabilities
 from unidex.encoders.registry import RegisteredEncoder, check_any_features, register
+from unidex.errors import ModelError
 from unidex.features.cache import cached_transform
 from unidex.features.extractor import FeatureExtractor
+from unidex.features.static_tokens import lost_features, static_tokens
 from unidex.nn.classifier_parts import scaled_rows
 from unidex.nn.initialisation import random_vectors, small_linear
+from unidex.nn.onnx_graph import OnnxGraph
 from unidex.nn.row_table import RowTable, Touched
+from unidex.nn.sentence_modules import Dense, Normalize, write_static_modules
 from unidex.nn.sparse_product import weighted_sum
 from unidex.nn.spectral import SpectralLinear
 from unidex.nn.static_vectors import initialise_from
@@ -175,6 +179,63 @@ class BagEncoder(nn.Module):
             return (vectors_LD * scales) @ brought_UD.T, rest_L
 
         return encoded, attribute
+
+    def write_sentence_modules(self, folder: Path, head: Sequence[nn.Module], similarity: str) -> list[str]:
+        """Write a sentence-transformers folder: token vectors, and the layers of the encoder and of a head behind.
+
+        The result names what of the features is lost. The length of the sum must not count, as it is not kept.
+        """
+        if self.spectral:
+            raise ModelError(
+                "the spectral bag (encoder.spectral) cannot be exported to sentence-transformers, which keeps no "
+                "lengths of texts; train with --set encoder.spectral=false"
+            )
+        tokens = static_tokens(self.features)
+        tail = self._layers()
+        if len(tail) == 1 and head and isinstance(head[0], Normalize):
+            tail = []
+        vectors_VD = self._token_vectors(tokens.weights_VF)
+        write_static_modules(folder, tokens.tokenizer, vectors_VD, [*tail, *head], similarity)
+        return lost_features(self.features)
+
+    def onnx_vectors(self, graph: OnnxGraph, folder: Path) -> str:
+        """The encoder as a part of an ONNX graph, with what makes its inputs written to a folder.
+
+        Its inputs are the tokens of a tokenizer where these are all there is, else feature ids and weights.
+        """
+        # The spectral bag reads the length of a row, which tokens alone do not give.
+        if self.spectral or lost_features(self.features):
+            self.features.save(folder / "features")
+            ids_NU = graph.input("feature_ids", np.int64, ["texts", "features"])
+            weights_NU = graph.input("feature_weights", np.float32, ["texts", "features"])
+            table = self.table.weight
+            if self.feature_weights_F is not None:
+                table = table * self.feature_weights_F[:, None]
+        else:
+            tokens = static_tokens(self.features)
+            padded = type(tokens.tokenizer).from_str(tokens.tokenizer.to_str())
+            padded.enable_padding()
+            padded.save(str(folder / "tokenizer.json"))
+            ids_NU = graph.input("input_ids", np.int64, ["texts", "tokens"])
+            mask_NU = graph.input("attention_mask", np.int64, ["texts", "tokens"])
+            weights_NU = graph.node("Cast", mask_NU, to=1)
+            table = self._token_vectors(tokens.weights_VF)
+        summed_ND = graph.weighted_sum(table, ids_NU, weights_NU)
+        if not self.spectral:
+            return graph.modules(summed_ND, self._layers())
+        rectified_ND = graph.node("Relu", summed_ND)
+        return graph.modules(rectified_ND, self._layers()[1:])
+
+    def _token_vectors(self, weights_VF: sparse.csr_array) -> Tensor:
+        """The vectors of tokens that bring features with these weights, V x D."""
+        if self.feature_weights_F is not None:
+            weights_VF = _weighted(weights_VF, self.feature_weights_F)
+        return torch.from_numpy(weights_VF @ self.table.weight.cpu().numpy())
+
+    def _layers(self) -> list[nn.Module]:
+        """What stands behind the sum."""
+        layer = [] if self.layer is None else [Dense(self.layer, nn.ReLU(), residual=True)]
+        return [Normalize(), *layer]
 
 
 def drop_features(rows_NF: sparse.csr_array, share: float, rng: np.random.Generator) -> sparse.csr_array:

@@ -26,6 +26,8 @@ from unidex.config.names import ENCODERS
 from unidex.config.recipes import read_saved
 from unidex.errors import ConfigError, ModelError
 
+AUTO = "auto"
+
 
 @dataclass(frozen=True)
 class RegisteredEncoder:
@@ -36,7 +38,7 @@ class RegisteredEncoder:
     build: Callable[[Config, Sequence[str], Sequence[str]], Any]
     # From a recipe and the folder that the encoder has saved, an encoder whose weights the caller replaces.
     load: Callable[[Config, Path], Any]
-    # Settings of the section [encoder] that must be the same where trained weights are taken over.
+    # Settings of the section [encoder] that must be the same where trained weights are taken over; "auto" takes them.
     must_match: tuple[str, ...] = ()
     can: EncoderCapabilities = field(default_factory=EncoderCapabilities)  # what it can do
 
@@ -84,6 +86,11 @@ def load_encoder(config: Config, folder: Path) -> Any:
     return get(config.encoder.kind).load(config, folder)
 
 
+def saves_weights(config: Config) -> bool:
+    """Whether the encoder of a recipe writes its weights to its own folder."""
+    return get(config.encoder.kind).can.saves_weights
+
+
 def check_any_features(config: Config, num_features: int) -> None:
     """Refuse an encoder of features where the texts have none."""
     if num_features == 0:
@@ -96,13 +103,17 @@ def check_any_features(config: Config, num_features: int) -> None:
 def _encoder_of_model(config: Config, folder: Path) -> Any:
     """The trained encoder of a model folder, as the initial encoder of another model."""
     saved, wanted = read_saved(folder).encoder, config.encoder
+    taken = {}
     for key in ("kind", *get(wanted.kind).must_match):
-        if getattr(saved, key) != getattr(wanted, key):
+        if getattr(wanted, key) == AUTO:
+            taken[key] = getattr(saved, key)
+        elif getattr(saved, key) != getattr(wanted, key):
             raise ConfigError(
                 f"{folder}: encoder.{key} must be that of the model whose encoder is taken, {getattr(saved, key)!r}, "
                 f"but is {getattr(wanted, key)!r}; set it with --set encoder.{key}={getattr(saved, key)}"
             )
-    encoder = load_encoder(config, folder / "encoder")
+    own_config = config.model_copy(update={"encoder": wanted.model_copy(update=taken)})
+    encoder = load_encoder(own_config, folder / "encoder")
     try:
         weights = load_file(folder / "encoder.safetensors")
     except (OSError, SafetensorError) as error:
@@ -111,5 +122,6 @@ def _encoder_of_model(config: Config, folder: Path) -> Any:
         encoder.table.weight = weights["features"]
     prefix = "encoder."
     own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
-    encoder.load_state_dict(own)
+    if own or not saves_weights(config):
+        encoder.load_state_dict(own)
     return encoder

@@ -6,8 +6,7 @@ Shapes: N texts, T tokens, D dimensions.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,28 @@ from unidex.config import Config
 from unidex.config import Encoder as Settings
 from unidex.config.capabilities import EncoderCapabilities
 from unidex.encoders.registry import RegisteredEncoder, register
-from unidex.errors import ConfigError, MissingExtraError, ModelError, listed, quoted
+from unidex.errors import ConfigError, ModelError, listed, quoted
 from unidex.features.tokens import TokenRows, tokenise
 from unidex.features.word_places import trimmed
 from unidex.nn.loss_scale import LossScale
+from unidex.nn.onnx_graph import OnnxGraph
+from unidex.nn.pretrained_source import (
+    lower_case,
+    modules_folder,
+    reading,
+    silent,
+    source_of,
+    transformers_library,
+)
 from unidex.nn.row_table import Touched
-from unidex.nn.static_vectors import MINILM, minilm_folder
+from unidex.nn.sentence_modules import (
+    SentenceModules,
+    pooled,
+    read_modules,
+    size_behind,
+    write_transformer_modules,
+)
+from unidex.nn.static_vectors import MINILM
 
 # Texts of one pass through the layers have at least this share of the longest one's tokens, ...
 _SIMILAR = 0.8
@@ -42,12 +57,18 @@ class TransformerEncoder(nn.Module):
 
     Attention runs in torch's fused kernel (sdpa) where the transformer has that; the library chooses it by itself.
 
-    The tokenizer must be a fast one. ``dim`` is the transformer's own; ``cache`` is a folder where token ids are stored
-    between runs, or None.
+    The tokenizer must be a fast one. ``cache`` is a folder where token ids are stored between runs, or None.
+
+    Attributes:
+        pooling: how token vectors become one.
+        tail: modules behind the pooling, where a sentence-transformers folder has some.
+        layer_dim: dimension of the transformer's layers.
+        dim: the same, or what the tail makes of it.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, settings: Settings) -> None:
+    def __init__(self, model: Any, tokenizer: Any, settings: Settings, modules: SentenceModules | None = None) -> None:
         super().__init__()
+        modules = modules or SentenceModules()
         if getattr(model.config, "is_encoder_decoder", False):
             raise ModelError(
                 f"a transformer must be an encoder alone, but {model.config.model_type} has a decoder too; take another"
@@ -62,7 +83,10 @@ class TransformerEncoder(nn.Module):
             _drop_nothing(model)
         # Weights are float32 whatever they were saved as: half precision loses small steps. autocast rounds copies.
         self.model, self.tokenizer, self.settings = model.float(), tokenizer, settings
-        self.dim = int(model.config.hidden_size)
+        self.pooling = modules.pooling if settings.pooling == "auto" else settings.pooling
+        self.tail = nn.Sequential(*modules.tail)
+        self.layer_dim = int(model.config.hidden_size)
+        self.dim = size_behind(self.tail, self.layer_dim)
         # Buffers that are there in float16 only, so that other models have the same weights as before.
         self.loss_scale = LossScale(self.parameters()) if settings.autocast == "float16" else None
         if settings.compile != "off":
@@ -80,13 +104,17 @@ class TransformerEncoder(nn.Module):
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> TransformerEncoder:
-        """A transformer of the shape that ``save`` wrote, with random weights."""
-        transformers = _transformers()
-        source = _source(str(folder.resolve()))
-        with _reading(source):
+        """The transformer that ``save`` wrote; with random weights in model folders of formats before 4."""
+        transformers = transformers_library()
+        source = source_of(str(folder.resolve()))
+        modules = read_modules(folder)
+        with reading(source):
             tokenizer = transformers.AutoTokenizer.from_pretrained(source)
-            model = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(source))
-        return cls(model, tokenizer, config.encoder)
+            if modules is None:
+                model = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(source))
+            else:
+                model = transformers.AutoModel.from_pretrained(source)
+        return cls(model, tokenizer, config.encoder, modules)
 
     @classmethod
     def from_pretrained(cls, path: str, settings: Settings) -> TransformerEncoder:
@@ -96,21 +124,44 @@ class TransformerEncoder(nn.Module):
                 "encoder.path must name a transformer (a folder, a name on the Hugging Face hub, or "
                 f"{quoted(MINILM)}), but is empty"
             )
-        transformers = _transformers()
-        source = _source(path)
-        with _reading(source):
+        transformers = transformers_library()
+        modules = read_modules(modules_folder(path))
+        source = source_of(path if modules is None else modules.transformer)
+        with reading(source):
             tokenizer = transformers.AutoTokenizer.from_pretrained(source)
             model, report = transformers.AutoModel.from_pretrained(source, output_loading_info=True)
         missing = [name for name in report["missing_keys"] if "pooler" not in name.split(".")]
         if missing:
             raise ModelError(f"{source}: all weights of the transformer must be there, but not {listed(missing)}")
-        return cls(model, tokenizer, settings)
+        if modules is not None and modules.lower_case:
+            lower_case(tokenizer)
+        return cls(model, tokenizer, settings, modules)
 
     def save(self, folder: Path) -> None:
-        """Write the transformer's shape and its tokenizer; the weights are the network's to save."""
+        """Write the transformer, its tokenizer and the modules behind it, weights included.
+
+        transformers and sentence-transformers open the folder as it is.
+        """
+        self.write_sentence_modules(folder, [], "cosine")
+
+    def write_sentence_modules(self, folder: Path, head: Sequence[nn.Module], similarity: str) -> list[str]:
+        """Write the same folder with the modules of a head behind; nothing is lost, so that the result is empty."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.model.config.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
+        with silent():
+            self.model.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
+        tail = [*self.tail, *head]
+        write_transformer_modules(folder, self.pooling, self.layer_dim, self.settings.max_length, tail, similarity)
+        return []
+
+    def onnx_vectors(self, graph: OnnxGraph, folder: Path) -> str:
+        """The encoder as a part of an ONNX graph, with its tokenizer, which cuts and pads, written to a folder."""
+        padded = type(self._fast_tokenizer).from_str(self._fast_tokenizer.to_str())
+        padded.enable_padding(pad_id=self._pad, pad_token=self.tokenizer.pad_token or "[PAD]")
+        padded.save(str(folder / "tokenizer.json"))
+        ids, present = self.prepare(["a", "a text of several words"]).padded(self._pad)
+        inputs = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(present).long()}
+        return graph.trace(_Plain(self), inputs, "encoder/")
 
     def prepare(self, texts: Any) -> TokenRows:
         """Texts as token ids, made once; ``forward`` takes rows of it."""
@@ -133,7 +184,7 @@ class TransformerEncoder(nn.Module):
     def at_layers(self, rows: TokenRows, layers: list[list[int]]) -> tuple[Tensor, list[Tensor]]:
         """The vectors, and for each list of layers, counted from 1, their outputs pooled and side by side; one pass."""
         whole = self._encoded(rows, [layer for some in layers for layer in some])
-        widths = [self.dim, *(self.dim * len(some) for some in layers)]
+        widths = [self.dim, *(self.layer_dim * len(some) for some in layers)]
         last, *found = whole.split(widths, dim=1)  # type: ignore[no-untyped-call]
         return last, found
 
@@ -146,7 +197,7 @@ class TransformerEncoder(nn.Module):
         """The vectors of texts, and after them the vectors of these layers."""
         device = next(self.model.parameters()).device
         if len(rows) == 0:
-            return torch.empty(0, self.dim * (1 + len(layers)), device=device)
+            return torch.empty(0, self.dim + self.layer_dim * len(layers), device=device)
         # Longest first: a step that does not fit into memory fails at once.
         order = np.argsort(-rows.lengths, kind="stable")
         limits = _TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE
@@ -169,8 +220,8 @@ class TransformerEncoder(nn.Module):
             if layers:
                 found = self.model(input_ids=_moved(ids, device), attention_mask=attended, output_hidden_states=True)
                 # The first of these are the embeddings, before any layer.
-                outputs = [found.last_hidden_state, *(found.hidden_states[layer] for layer in layers)]
-                return torch.cat([self._pooled(hidden_NTD, mask_NT) for hidden_NTD in outputs], dim=1)
+                outputs = [pooled(found.hidden_states[layer], mask_NT, self.pooling) for layer in layers]
+                return torch.cat([self._pooled(found.last_hidden_state, mask_NT), *outputs], dim=1)
             hidden_NTD: Tensor = self.model(input_ids=_moved(ids, device), attention_mask=attended).last_hidden_state
         return self._pooled(hidden_NTD, mask_NT)
 
@@ -193,18 +244,25 @@ class TransformerEncoder(nn.Module):
         return [(-1, -1) if special else trimmed(text, *span) for span, special in places] or [(-1, -1)]
 
     def _pooled(self, hidden_NTD: Tensor, mask_NT: Tensor | None) -> Tensor:
-        if self.settings.pooling == "cls":
-            return hidden_NTD[:, 0].float()
-        hidden_NTD = hidden_NTD.float()
-        if mask_NT is None:
-            return hidden_NTD.mean(dim=1)
-        weights_NT = mask_NT.float()
-        weights_NT = weights_NT / weights_NT.sum(dim=1, keepdim=True)
-        return torch.einsum("ntd,nt->nd", hidden_NTD, weights_NT)
+        vectors_ND: Tensor = self.tail(pooled(hidden_NTD, mask_NT, self.pooling))
+        return vectors_ND
 
     def _autocast(self, device: torch.device) -> torch.autocast:
         dtype = torch.float16 if self.settings.autocast == "float16" else torch.bfloat16
         return torch.autocast(device.type, dtype=dtype, enabled=self.settings.autocast != "off")
+
+
+class _Plain(nn.Module):
+    """The encoder as a function of padded token ids and their mask."""
+
+    def __init__(self, encoder: TransformerEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, ids_NT: Tensor, mask_NT: Tensor) -> Tensor:
+        """N x D vectors."""
+        hidden_NTD = self.encoder.model(input_ids=ids_NT, attention_mask=mask_NT).last_hidden_state
+        return self.encoder._pooled(hidden_NTD, mask_NT)
 
 
 def chunk_ends(lengths_N: NDArray[np.int64], min_tokens: int, max_tokens: int) -> list[int]:
@@ -229,55 +287,6 @@ def chunk_ends(lengths_N: NDArray[np.int64], min_tokens: int, max_tokens: int) -
         start = min(start + count, len(lengths_N))
         ends.append(start)
     return ends
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError:
-        raise MissingExtraError("the transformer encoder", "transformers") from None
-    return transformers
-
-
-def _source(path: str) -> str:
-    """What the library reads: a folder that is there, or a name on the hub."""
-    if path == MINILM:
-        return str(minilm_folder())
-    folder = Path(path).expanduser()
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise ModelError(f"{folder}: a transformer's folder must hold config.json, but this does not")
-        return str(folder)
-    # A name on the hub is "name" or "owner/name"; everything else can only be meant as a folder.
-    if path.startswith((".", "~", "/")) or path.count("/") > 1 or "\\" in path or folder.exists():
-        raise ConfigError(f"encoder.path must be a transformer's folder, but {quoted(path, limit=200)} is none")
-    return path
-
-
-@contextmanager
-def _reading(source: str) -> Iterator[None]:
-    """Read in silence, except for downloads; any failure becomes an error of one line."""
-    chatter = _transformers().utils.logging
-    is_folder = Path(source).is_dir()
-    before, bars = chatter.get_verbosity(), chatter.is_progress_bar_enabled()
-    # What the library would warn of is checked by us and is an error.
-    chatter.set_verbosity_error()
-    if is_folder:
-        chatter.disable_progress_bar()
-    try:
-        yield
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        reason = " ".join(str(error).split("\n")[0].split()) or type(error).__name__
-        if is_folder:
-            raise ModelError(f"{source}: a transformer and its tokenizer must be here, but: {reason}") from None
-        raise ModelError(
-            f"encoder.path {quoted(source)} is no folder here, so it must be a name on the Hugging Face hub within "
-            f"reach, but: {reason} Download it where there is a network, and give the folder"
-        ) from None
-    finally:
-        chatter.set_verbosity(before)
-        if bars:
-            chatter.enable_progress_bar()
 
 
 def _check_length(model: Any, tokenizer: Any, max_length: int) -> None:
@@ -332,6 +341,6 @@ register(
         build=TransformerEncoder.build,
         load=TransformerEncoder.load,
         must_match=("pooling",),
-        can=EncoderCapabilities(has_layers=True, is_pretrained=True),
+        can=EncoderCapabilities(has_layers=True, is_pretrained=True, saves_weights=True),
     )
 )

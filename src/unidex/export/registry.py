@@ -25,11 +25,17 @@ class ExportOptions:
 
     Attributes:
         mode: the heads that are exported; None for the format's own choice.
+        approximate: accept that parts of a model are lost, with a note.
+        encoder_only: leave the labels out.
+        push_to: a repository on the Hugging Face hub to upload the folder to.
         url: the address of a database.
         table: the table or collection to make there.
     """
 
     mode: Mode | None = None
+    approximate: bool = False
+    encoder_only: bool = False
+    push_to: str | None = None
     url: str = ""
     table: str = ""
 
@@ -58,10 +64,12 @@ class ExportFormat:
     Attributes:
         write: writes the files of a model into an empty folder; raises ModelError for a model that does not fit.
         options: the names of the options that it knows.
+        finish: called with the finished folder; gives more facts for the result.
     """
 
     write: Callable[[Model, Path, ExportOptions], Written]
     options: frozenset[str] = frozenset()
+    finish: Callable[[Path, ExportOptions], dict[str, Any]] | None = None
 
 
 def check_export(to: str, out: Path, options: ExportOptions) -> None:
@@ -99,12 +107,14 @@ def export_model(model: Model, to: str, out: Path, options: ExportOptions | None
             (unfinished / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise ModelError(f"{out}: the export cannot be written ({error.strerror or error}); nothing is left") from None
+    finish = export_format(to).finish
+    facts = written.facts | ({} if finish is None else finish(out, options))
     files = sorted(file for file in out.rglob("*") if file.is_file())
     return {
         "format": to,
         "folder": str(out),
         "files": [str(file.relative_to(out)) for file in files],
         "num_bytes": sum(file.stat().st_size for file in files),
-        **written.facts,
+        **facts,
         "notes": written.notes,
     }

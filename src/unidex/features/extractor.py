@@ -158,7 +158,7 @@ class FeatureExtractor:
 
     @cached_property
     def _weights(self) -> Weights:
-        return Weights(self.idf)
+        return Weights(self.idf, self.settings.sublinear_tf)
 
     @cached_property
     def _text_by_text(self) -> TextByText:
@@ -248,6 +248,20 @@ def as_csr(
     return matrix
 
 
+def padded_rows(rows_NF: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Sparse rows as feature ids and weights of equal length, padded with id 0 of weight 0: N x U each.
+
+    >>> ids, weights = padded_rows(sparse.csr_array([[0, 0.5, 0.5], [0, 0, 0], [0, 1.0, 0]]))
+    >>> ids.tolist(), weights.tolist()
+    ([[1, 2], [0, 0], [1, 0]], [[0.5, 0.5], [0.0, 0.0], [1.0, 0.0]])
+    """
+    counts = np.diff(rows_NF.indptr)
+    here_NU = np.arange(counts.max(initial=0)) < counts[:, None]
+    ids, weights = np.zeros(here_NU.shape, dtype=np.int64), np.zeros(here_NU.shape, dtype=np.float32)
+    ids[here_NU], weights[here_NU] = rows_NF.indices, rows_NF.data
+    return ids, weights
+
+
 def _chunks(*sources: Sequence[str], size: int) -> Iterator[list[str]]:
     for source in sources:
         if isinstance(source, str):
@@ -293,9 +307,7 @@ def _find_names(
 # Settings that earlier versions saved and that no recipe could change. The weighting is in the saved idf.
 _FIXED = {
     "lower_case": True,
-    "words": True,
     "subword_vocabulary": 30_000,
-    "sublinear_tf": True,
     "normalise": "row",
     "keep_names": True,
     **{f"{kind}_scale": 1.0 for kind in ("word", "part", "bigram", "char", "subword")},

@@ -2,6 +2,8 @@
 
     weight of feature f in a text = (1 + ln tf) * idf(f),   then the row is divided by its length
 
+Without ``sublinear``, tf * idf(f).
+
 An occurrence is one number: the row, then the feature id, then the kind, in bits from high to low. Sorted, equal ones
 are adjacent and can be counted.
 """
@@ -30,9 +32,10 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """What features weigh: the inverse document frequency of each id."""
+    """What features weigh: the inverse document frequency of each id, and how repeated ones count."""
 
     idf: NDArray[np.float32]
+    sublinear: bool = True
 
     @cached_property
     def _id_bits(self) -> int:
@@ -64,7 +67,7 @@ class Weights:
         distinct = occurrences[firsts]
         pairs = distinct >> NUM_KIND_BITS
         ids, rows = pairs & ((1 << self._id_bits) - 1), pairs >> self._id_bits
-        weights = self.idf[ids] * _sublinear(tf)
+        weights = self.idf[ids] * (_sublinear(tf) if self.sublinear else tf.astype(np.float64))
         # A feature may be of two kinds in one text, as a word and as a part of another: its weights add up.
         firsts = _firsts(pairs)
         if len(firsts) < len(pairs):

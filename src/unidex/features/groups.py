@@ -76,12 +76,13 @@ def groups_of(texts: Sequence[str], settings: Settings, tokenizer: Tokenizer | N
     bigrams ['goldenratio is', 'is golden']
     """
     texts = stemmed(texts, settings.language)
-    words = Words.of(texts)
-    yield _terms(words, with_parts=settings.parts)
-    if settings.chars:
-        yield _ngrams(words, range(settings.chars_min, settings.chars_max + 1))
-    if settings.bigrams:
-        yield _bigrams(words)
+    if settings.words:
+        words = Words.of(texts)
+        yield _terms(words, with_parts=settings.parts)
+        if settings.chars:
+            yield _ngrams(words, range(settings.chars_min, settings.chars_max + 1))
+        if settings.bigrams:
+            yield _bigrams(words)
     if tokenizer is not None:
         yield subwords_of(texts, tokenizer)
 

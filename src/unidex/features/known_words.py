@@ -70,7 +70,9 @@ class KnownWords:
     def of(cls, encoder: Any, label_texts: Sequence[str]) -> KnownWords | None:
         """The words that an encoder and the labels know; None for an encoder without a vocabulary of words."""
         features = getattr(encoder, "features", None)
-        return cls(features, label_texts) if isinstance(features, FeatureExtractor) else None
+        if not isinstance(features, FeatureExtractor) or not features.settings.words:
+            return None
+        return cls(features, label_texts)
 
     def add(self, label_texts: Sequence[str]) -> None:
         """The words of further labels are known from now on."""

@@ -46,7 +46,7 @@ class TextByText:
     def rows(self, texts: Sequence[str]) -> Rows:
         """The rows of texts."""
         texts = stemmed(texts, self._settings.language)
-        words_of_texts = [words_in(text) for text in texts]
+        words_of_texts = [words_in(text) for text in texts] if self._settings.words else [[] for _ in texts]
         known = self._all_known(chain.from_iterable(words_of_texts))
         brought = [b"".join([known[word][1] for word in words]) for words in words_of_texts]
         rows = np.arange(len(texts))
@@ -67,7 +67,8 @@ class TextByText:
         """
         found: list[tuple[int, int, int, float]] = []
         stem = stemmer_of(self._settings.language)
-        words = [(word if stem is None else stem(word), start, end) for word, start, end in placed_words(text)]
+        found_words = placed_words(text) if self._settings.words else []
+        words = [(word if stem is None else stem(word), start, end) for word, start, end in found_words]
         known = self._all_known([word for word, _, _ in words])
         for word, start, end in words:
             brought = np.frombuffer(known[word][1], dtype=np.int64).tolist()

@@ -23,7 +23,7 @@ from unidex.config.recipes import read_saved
 from unidex.config.renamed import OLD_NAMES
 from unidex.data.concepts import NOTHING, Concept, concept_of, fields_of
 from unidex.data.text_hashes import TextHashes
-from unidex.encoders.registry import load_encoder
+from unidex.encoders.registry import load_encoder, saves_weights
 from unidex.errors import ModelError
 from unidex.model.label_set import LabelSet
 from unidex.nn.assembly import build_network
@@ -45,8 +45,9 @@ from unidex.storage.tensors import save_tensors
 if TYPE_CHECKING:
     from unidex.model.model import Model
 
-FORMAT = 3
-_READ = (*OLD_NAMES, FORMAT)
+FORMAT = 4
+# Before 4, the weights of a transformer were in encoder.safetensors, not in encoder/.
+_READ = (*OLD_NAMES, 3, FORMAT)
 # The files and folders that are read, beside the manifest and the journal of label changes.
 _PARTS = (
     "config.toml",
@@ -67,6 +68,7 @@ _PARTS = (
 )
 # Row tables that are saved with the dense weights of the encoder.
 _ENCODER_TABLES = ("features", "classifier_features")
+_ENCODER = "encoder."  # before the names of the encoder's dense weights in a network
 
 
 def save(folder: Path, model: Model) -> None:
@@ -148,6 +150,8 @@ def _read(
             tables[name].weight = dense.pop(name)
     if network.classifiers is not None:
         network.classifiers.weight = rows["classifiers"]
+    if saves_weights(config) and not any(name.startswith(_ENCODER) for name in dense):
+        dense |= {name: weight for name, weight in network.state_dict().items() if name.startswith(_ENCODER)}
     network.load_state_dict(dense)
     knn_folder, lexical_folder, frozen_folder = (folder / name for name in ("neighbours", "lexical", "pretrained"))
     scorer = Scorer(
@@ -175,12 +179,18 @@ def write_parts(folder: Path, model: Model) -> None:
     network, scorer = model.network, model.scorer
     (folder / "config.toml").write_text(model.config.as_toml(), encoding="utf-8")
     tables = network.tables()
-    dense = network.state_dict() | {name: tables[name].weight for name in _ENCODER_TABLES if name in tables}
+    dense = network.state_dict()
+    if saves_weights(model.config):
+        dense = {name: tensor for name, tensor in dense.items() if not name.startswith(_ENCODER)}
+    dense |= {name: tables[name].weight for name in _ENCODER_TABLES if name in tables}
     save_tensors(dense, folder / "encoder.safetensors")
     if "classifiers" in tables:
         save_tensors({"classifiers": tables["classifiers"].weight}, folder / "classifier.safetensors")
     (folder / "encoder").mkdir()
     network.encoder.save(folder / "encoder")
+    for file in folder.rglob("*.safetensors"):
+        # safetensors lets only the owner read them, but a service often runs as another user.
+        file.chmod(0o644)
     _write_labels(folder / "labels.jsonl", model.labels)
     scorer.index.save(folder / "index")
     if scorer.knn is not None:

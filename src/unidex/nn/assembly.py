@@ -68,10 +68,11 @@ def _tree_heads(config: Config, encoder: Any, tree: LabelTree, device: torch.dev
             f"tree.layers must be layers of the transformer, 1 to {encoder.num_layers}, but are {layers}; for one of "
             f"{encoder.num_layers} layers, spread them over the upper half"
         )
-    heads = TreeHeads(tree, config.tree, encoder.dim, bias=_has_bias(config))
+    dim = encoder.layer_dim if layers else encoder.dim
+    heads = TreeHeads(tree, config.tree, dim, bias=_has_bias(config))
     for level, table in enumerate(heads.tables):
-        dim = table.dim - heads.bias
-        table.weight[:, :dim] = cluster_rows(level, table.num_rows, dim)
+        size = table.dim - heads.bias
+        table.weight[:, :size] = cluster_rows(level, table.num_rows, size)
         table.weight = table.weight.to(device)
     return heads
 

@@ -5,16 +5,17 @@ Shapes: N texts, D dimensions of an encoder's vectors, W words with a vector, L 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from torch import Tensor
+from torch import Tensor, nn
 
 from unidex.config import Config
+from unidex.nn.onnx_graph import OnnxGraph
 from unidex.nn.row_table import RowTable, Touched
 
 
@@ -45,7 +46,10 @@ class Encoder(Protocol):
         """
 
     def save(self, folder: Path) -> None:
-        """Write everything but the weights, which the network saves, to a folder that is there."""
+        """Write what ``load`` reads to a folder that is there.
+
+        The network saves the weights, unless the encoder does (capability ``saves_weights``).
+        """
 
 
 class HasTable(Protocol):
@@ -61,6 +65,7 @@ class HasLayers(Protocol):
     """An encoder whose layers the levels of a label tree can read (capability ``has_layers``)."""
 
     num_layers: int
+    layer_dim: int  # numbers per token vector
 
     def at_layers(self, prepared: Any, layers: list[list[int]]) -> tuple[Tensor, list[Tensor]]:
         """The vectors, N x D, and per list of layers, counted from 1, their vectors side by side; in one pass."""
@@ -81,6 +86,22 @@ class HasStagedDropout(Protocol):
 
     def set_dropout(self, dropout: float, layer_dropout: float) -> None:
         """Use these shares from now on."""
+
+
+@runtime_checkable
+class HasSentenceModules(Protocol):
+    """An encoder that can be written as a sentence-transformers folder."""
+
+    def write_sentence_modules(self, folder: Path, head: Sequence[nn.Module], similarity: str) -> list[str]:
+        """Write the encoder with the modules of a head behind it; the result names what is lost."""
+
+
+@runtime_checkable
+class HasOnnxGraph(Protocol):
+    """An encoder that can be a part of an ONNX graph."""
+
+    def onnx_vectors(self, graph: OnnxGraph, folder: Path) -> str:
+        """Add the encoder to a graph, and write what makes its inputs to a folder; the name of its vectors, N x D."""
 
 
 @runtime_checkable

@@ -18,6 +18,7 @@ from unidex.config.tree import Tree, at_level
 from unidex.nn.initialisation import orthogonal_linear
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.row_table import RowTable
+from unidex.nn.sentence_modules import Dense, Normalize
 from unidex.nn.spectral import SpectralLinear
 
 
@@ -48,6 +49,11 @@ class DualHead(_Head):
         dropped: Tensor = self.dropout(encoded)
         return nn.functional.normalize(dropped, dim=1) if self.normalised else dropped
 
+    def sentence_modules(self) -> list[nn.Module]:
+        """The head as modules of sentence-transformers."""
+        modules: list[nn.Module] = [] if self.linear is None else [Dense(self.linear, nn.Tanh())]
+        return [*modules, Normalize()] if self.normalised else modules
+
 
 class ClassifierHead(_Head):
     """g2: dropout(linear(x)), not normalised in training (UniDEC, arXiv 2405.03714).
@@ -72,6 +78,20 @@ class ClassifierHead(_Head):
     def as_searched(self, vectors: Tensor) -> Tensor:
         """Vectors of texts or of classifiers as a search scores them."""
         return self.unit(vectors) if self.searched == "unit" else vectors
+
+    def sentence_modules(self) -> list[nn.Module]:
+        """The head, as its vectors are searched, as modules of sentence-transformers."""
+        modules: list[nn.Module] = [] if self.linear is None else [Dense(self.linear)]
+        if self.searched == "unit":
+            modules.append(Normalize())
+        if self.bias:
+            dim = self.dim - 1
+            one_more = nn.Linear(dim, dim + 1)
+            with torch.no_grad():
+                one_more.weight.copy_(torch.eye(dim + 1, dim))
+                one_more.bias.copy_(torch.eye(dim + 1)[dim])
+            modules.append(Dense(one_more))
+        return modules
 
     def unit(self, vectors: Tensor) -> Tensor:
         """Vectors of length 1; a bias, or the 1 in its place, stays as it is."""

@@ -123,7 +123,18 @@ def read_token_vectors(source: str) -> TokenVectors:
             f"encoder.path of a bag must be {quoted(WORDLLAMA)}, {quoted(MINILM)} or a folder with token vectors and "
             f"tokenizer.json, but {quoted(source, limit=200)} is none"
         )
+    # A folder of sentence-transformers may have the table of its tokens in a folder inside.
+    folder = first_module(folder)
     return _read(folder, "*.safetensors", folder / "tokenizer.json")
+
+
+def first_module(folder: Path) -> Path:
+    """The folder of the first module of a sentence-transformers folder; of another folder, the folder itself."""
+    try:
+        rows = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        return folder / str(rows[0]["path"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return folder
 
 
 def minilm_folder() -> Path:

@@ -34,7 +34,26 @@ def test_a_printed_recipe_reads_back(tmp_path):
         assert load(tmp_path / "mine.toml") == config
 
 
-@pytest.mark.parametrize("recipe", sorted(set(recipe_names()) - {"auto"}))
+def test_a_recipe_has_the_settings_of_its_base_under_its_own(tmp_path):
+    static, auto = load("static"), load("auto")
+    assert (static.train, static.heads, static.predict) == (auto.train, auto.heads, auto.predict)
+    assert (static.features.words, static.features.subwords, static.features.min_df) == (False, True, 2)
+    (tmp_path / "mine.toml").write_text('base = "static"\n[features]\nmin_df = 5\n')
+    mine = load(tmp_path / "mine.toml")
+    assert (mine.features.min_df, mine.features.words, mine.train) == (5, False, auto.train)
+    (tmp_path / "mine.toml").write_text('base = "nothing"\n')
+    with pytest.raises(ConfigError, match=r"mine.toml: base must be one of .*, but is 'nothing'"):
+        load(tmp_path / "mine.toml")
+
+
+def test_words_can_only_be_left_out_for_subwords_alone():
+    with pytest.raises(ConfigError, match="without words there must be subwords alone, but parts, bigrams are on"):
+        load("unidec", ["features.words=false", "features.subwords=true"])
+    with pytest.raises(ConfigError, match="subwords alone, but subwords are off"):
+        load("unidec", ["features.words=false", "features.parts=false", "features.bigrams=false"])
+
+
+@pytest.mark.parametrize("recipe", sorted(set(recipe_names()) - {"auto", "static"}))
 def test_a_recipe_is_short_and_cites_its_work(recipe):
     text = (resources.files("unidex") / "recipes" / f"{recipe}.toml").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 40

@@ -262,17 +262,17 @@ def test_a_text_without_any_token_gets_the_padding_token(tiny):
     assert tokenise(["", "hat"], bare, 8, pad=0).as_lists() == [[0], [8]]
 
 
-def test_a_network_comes_back_from_its_weights_and_the_saved_shape(tiny, tmp_path):
+def test_a_network_comes_back_from_its_weights_and_the_saved_encoder(tiny, tmp_path):
     settings = ["encoder.kind=transformer", f"encoder.path={tiny}", "encoder.max_length=12"]
     config = recipes.load("unidec", settings)
     torch.manual_seed(1)
     network = build_network(config, build_encoder(config, TEXTS, []), 3).eval()
     network.encoder.save(tmp_path / "encoder")
-    save_file({name: value.contiguous() for name, value in network.state_dict().items()}, tmp_path / "w.safetensors")
-    assert not list((tmp_path / "encoder").glob("*.safetensors"))
+    weights = {name: value for name, value in network.state_dict().items() if not name.startswith("encoder.")}
+    save_file(weights, tmp_path / "w.safetensors")
 
     again = build_network(config, load_encoder(config, tmp_path / "encoder"), 3).eval()
-    again.load_state_dict(load_file(tmp_path / "w.safetensors"))
+    again.load_state_dict(load_file(tmp_path / "w.safetensors"), strict=False)
     rows = network.encoder.prepare(TEXTS)
     assert again.encoder.prepare(TEXTS).as_lists() == rows.as_lists()
     assert torch.equal(network.text_vectors(rows).dual, again.text_vectors(rows).dual)

@@ -10,7 +10,6 @@ from unidex.errors import ConfigError, DataError, ModelError
 from unidex.export import label_table
 from unidex.export.format_names import FORMATS
 from unidex.export.registry import ExportOptions, check_export, export_format
-from unidex.model.model import Model
 from unidex.verbs import registered_methods  # noqa: F401  # Model.export
 from unidex.verbs.export import export
 from unidex.verbs.train import train
@@ -19,8 +18,8 @@ pytest.importorskip("pyarrow", reason="the parquet extra is not installed")
 
 
 @pytest.fixture(scope="module")
-def model(auto_folder):
-    return Model.load(auto_folder)
+def model(auto_model):
+    return auto_model
 
 
 def retrieved(model, texts, k, mode):
@@ -83,7 +82,7 @@ def test_every_format_can_be_imported_and_says_what_it_is_for():
 
 
 def test_wrong_use_is_refused_before_a_model_is_read(tmp_path):
-    with pytest.raises(ConfigError, match=r"^--to must be one of parquet.*, but is 'csv'$"):
+    with pytest.raises(ConfigError, match=r"^--to must be one of sentence-transformers, .*parquet.*, but is 'csv'$"):
         export(tmp_path / "nowhere", "csv", tmp_path / "out")
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("mine")

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from helpers.naive_features import EVERYTHING, LABELS, TEXTS, naive_features, settings_with, some_settings, some_text
 from unidex import progress
+from unidex.config import Features as Settings
 from unidex.config.recipes import load
 from unidex.data.texts import Texts
 from unidex.errors import ConfigError, DataError, ModelError
@@ -463,7 +464,8 @@ def test_progress_is_reported_to_the_end():
         (["features.min_df=0"], "features.min_df: Input should be greater than or equal to 1, but is 0"),
         (["features.chars_min=4", "features.chars_max=3"], r"chars_max must be at least chars_min \(4\), but is 3"),
         ([f"features.num_buckets={1 << 31}"], r"max_features \+ num_buckets must be below 2\^31"),
-        (["features.words=false"], "there is no setting features.words"),
+        (["features.words=false"], "without words there must be subwords alone, but parts, bigrams are on"),
+        (["features.word=false"], "there is no setting features.word"),
     ],
 )
 def test_invalid_settings_are_refused(settings, message):
@@ -485,3 +487,25 @@ def test_features_of_earlier_versions_are_read(tmp_path):
     file.write_text(json.dumps(about))
     with pytest.raises(ModelError, match="normalise is 'none' and can only be 'row'"):
         FeatureExtractor.load(tmp_path)
+
+
+def test_subwords_alone_count_as_often_as_they_occur():
+    texts = ["low lower lowest low", "new newer newest", "low new low new low", ""]
+    alone = {"words": False, "parts": False, "bigrams": False, "subwords": True, "sublinear_tf": False}
+    features = FeatureExtractor.fit(texts, ["low"], Settings(**alone, min_df=1, num_buckets=0))
+    names = [features.name(feature) for feature in range(features.num_features)]
+    assert all(name.startswith("[") for name in names)
+    rows = features.transform(texts)
+    assert (rows != features.transform_few(texts)).nnz == 0
+    for text, row in zip(texts, rows.toarray(), strict=True):
+        counts = np.zeros(len(names))
+        for token in features.tokenizer.encode(text, add_special_tokens=False).tokens:
+            counts[names.index(f"[{token}]")] += 1
+        weights = counts * features.idf
+        np.testing.assert_allclose(row, weights / max(np.linalg.norm(weights), 1e-12), rtol=1e-6)
+    # By default a repeated token counts for less.
+    damped = FeatureExtractor.fit(texts, ["low"], Settings(**alone | {"sublinear_tf": True}, min_df=1, num_buckets=0))
+    assert damped.transform(["low low low new"]).data.max() < features.transform(["low low low new"]).data.max()
+    assert {names[feature] for feature in features.placed("low new").features} == {
+        names[feature] for feature in features.transform(["low new"]).indices
+    }

@@ -57,7 +57,7 @@ def test_a_folder_of_an_earlier_format_predicts_the_same(case, number, tmp_path)
     texts = list(topics().test.texts)
     model = train(topics(), "unidec", settings=[*QUICK, "train.epochs=2", *CASES[case]], out=tmp_path / "model")
     wanted = model.predict(texts, 5)
-    assert json.loads((tmp_path / "model" / "manifest.json").read_text())["format"] == FORMAT == 3
+    assert json.loads((tmp_path / "model" / "manifest.json").read_text())["format"] == FORMAT == 4
     to_format(tmp_path / "model", number)
     old = tomllib.loads((tmp_path / "model" / "config.toml").read_text(encoding="utf-8"))["predict"]
     names = {"neighbours", "num_neighbours", "prior", "fuse", "keep_texts"} if number == 1 else {"combine", "knn"}
