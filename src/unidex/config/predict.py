@@ -41,6 +41,15 @@ class Predict(Section):
         0.0, description="label prior: this times ln(1 + number of train texts) is added to a label's score"
     )
     choose_label_prior: bool = Field(False, description="choose the label prior on the validation split")
+    allowed: list[str] = Field(
+        [],
+        description="rules for the only labels that the model predicts (a uid, uid=PATTERN or group=PATTERN); "
+        "none: all labels",
+    )
+    forbidden: list[str] = Field([], description="rules for labels that the model never predicts")
+    most_specific: bool = Field(
+        False, description="drop a predicted label if a narrower one is predicted for the same text"
+    )
     pretrained: str = Field(
         "",
         description="a frozen encoder beside the trained one, whose cosines and kNN scores the learned ranker may read "

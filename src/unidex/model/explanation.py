@@ -93,7 +93,8 @@ def explain(
     if k < 1:
         raise DataError(f"k must be at least 1, but is {k}")
     scorer, queries = model.scorer, model.queries([text], mode)
-    best = scorer.search(queries, k, mode=mode)
+    allowed, forbidden = model.choose_labels()
+    best = scorer.search(queries, k, mode=mode, allowed=allowed, forbidden=forbidden)
     predicted = [label for label in best.ids[0].tolist() if label >= 0]
     chosen = predicted if labels is None else _ids_of(model, labels)
     if not chosen:

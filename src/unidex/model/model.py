@@ -163,6 +163,7 @@ class Model(ModelMethods):
         """The k best labels of each text: ids and scores alone, for metrics; ``predict`` gives names."""
         if k < 1:
             raise DataError(f"k must be at least 1, but is {k}")
+        allowed, forbidden = self.choose_labels(allowed, forbidden)
         mode = mode or self.config.predict.mode
         blocks = [
             self.scorer.search(
