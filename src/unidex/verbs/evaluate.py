@@ -10,11 +10,8 @@ import numpy as np
 
 from unidex import progress
 from unidex.data.dataset import Dataset, Propensity, Split
-<<<<<<< HEAD
 from unidex.data.text_blocks import text_blocks
-=======
 from unidex.errors import DataError
->>>>>>> main
 from unidex.metrics import LIMIT
 from unidex.metrics.evaluation import places_needed
 from unidex.metrics.hierarchy import hierarchical_scores, with_broader

@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 import numpy as np
 
-<<<<<<< HEAD
-from unidex.data.text_blocks import text_blocks
-from unidex.errors import DataError, quoted
-=======
 from unidex.data.concepts import is_language, language_tag
+from unidex.data.text_blocks import text_blocks
 from unidex.errors import DataError, listed, quoted
 from unidex.model.label_rules import matching_labels
->>>>>>> main
 from unidex.model.label_set import Frequency, LabelSet
 from unidex.scoring.layout import Mode
 
@@ -159,14 +155,8 @@ def predict_rows(
     Where the model has a calibration for the mode, a label has its "probability" too, and labels below
     ``min_probability``, a number or the name of a threshold, are left out. A label with a notation has "notation".
     """
-<<<<<<< HEAD
-    predict = BlockPredictor(model, k, mode, min_probability)
-    for block in text_blocks(texts, _BLOCK):
-=======
     predict = BlockPredictor(model, k, mode, min_probability, options)
-    source = iter(texts)
-    while block := list(islice(source, _BLOCK)):
->>>>>>> main
+    for block in text_blocks(texts, _BLOCK):
         for text, labels, known in zip(block, *predict(block), strict=True):
             rows = [msgspec.to_builtins(label) for label in labels]
             if not predict.has_probabilities:
