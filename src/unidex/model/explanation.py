@@ -104,7 +104,7 @@ def explain(
     parts = {name: values[0].astype(np.float64) for name, values in contributions.items()}
     scores = sum_parts(parts)
     vectors = scorer.head_vectors(ids, mode)
-    words = attribute(model.network, text, vectors.get("dual"), vectors.get("classifier"))
+    words = attribute(model.vectoriser, text, vectors.get("dual"), vectors.get("classifier"))
     probabilities = _probabilities(model, text, mode, best, ids, scores)
     texts = _nearest_texts(model, text, queries.vectors if mode == "both" else None, chosen, num_texts)
     others = list(dict.fromkeys([*predicted, *chosen]))

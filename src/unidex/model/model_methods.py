@@ -111,7 +111,7 @@ class ModelMethods:
 
     @cached_property
     def _known_words(self: Any) -> KnownWords | None:
-        return KnownWords.of(self.network.encoder, self.labels.encoder_texts())
+        return KnownWords.of(self.encoder, self.labels.encoder_texts())
 
     def _know(self: Any, label_texts: Sequence[str]) -> None:
         """The words of changed labels are known from now on."""
