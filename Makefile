@@ -4,8 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := runs/hpo-demo
-# Threads that wait for each other by spinning slow down everything on a small machine.
-export GOMP_SPINCOUNT ?= 0
 
 .PHONY: install demo test check docs format bench clean
 

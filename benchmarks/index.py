@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from unidex import index as index_layer
-from unidex.index import exact
+from unidex.index import exact, tensor_search
 from unidex.topk import TopK
 
 Array = NDArray[np.float32]
@@ -110,10 +110,10 @@ def _keep(built: dict[str, index_layer.Index], kind: str, vectors: Array, settin
 
 
 def cut(sizes: list[int], dim: int) -> None:
-    def by_topk(self: exact.RunningTopK, _: slice, scores_BN: torch.Tensor, __: torch.Tensor) -> None:
+    def by_topk(self: tensor_search.RunningTopK, _: slice, scores_BN: torch.Tensor, __: torch.Tensor) -> None:
         scores_BN.topk(min(self.scores_BK.shape[1], scores_BN.shape[1]), dim=1)
 
-    def by_argpartition(self: exact.RunningTopK, _: slice, scores_BN: torch.Tensor, __: torch.Tensor) -> None:
+    def by_argpartition(self: tensor_search.RunningTopK, _: slice, scores_BN: torch.Tensor, __: torch.Tensor) -> None:
         np.argpartition(scores_BN.numpy(), -min(self.scores_BK.shape[1], scores_BN.shape[1]), axis=1)
 
     def by_nothing(*_: object) -> None:
@@ -121,8 +121,8 @@ def cut(sizes: list[int], dim: int) -> None:
 
     # These only find a block's best: what merging blocks and keeping the law of ties would cost them is left out.
     others = {"torch.topk": by_topk, "np.argpartition": by_argpartition}
-    groups = exact.RunningTopK.offer
-    exact.WHOLE_UP_TO = 0  # one text goes the same way
+    groups = tensor_search.RunningTopK.offer
+    tensor_search.WHOLE_UP_TO = 0  # one text goes the same way
     print(
         f"| labels x {dim} | k | chosen by | queries/s | CPU ms a query | of it matrix product | one query ms (CPU) |"
     )
@@ -132,18 +132,18 @@ def cut(sizes: list[int], dim: int) -> None:
         for k in (5, 10, 100):
             product = 0.0
             for name, offer in {"": by_nothing, "groups": groups, **others}.items():
-                exact.RunningTopK.offer = offer  # type: ignore[method-assign]
-                wall, processor = timed(partial(exact.search_exact, texts, vectors, k))
+                tensor_search.RunningTopK.offer = offer  # type: ignore[method-assign]
+                wall, processor = timed(partial(exact.search_exact, torch.from_numpy(texts), vectors, k))
                 if not name:
                     product = processor
                     continue
-                one = timed(partial(exact.search_exact, texts[:1], vectors, k), rounds=20)
+                one = timed(partial(exact.search_exact, torch.from_numpy(texts[:1]), vectors, k), rounds=20)
                 print(
                     f"| {num_labels} | {k} | {name} | {NUM_TEXTS / wall:.0f} | {1000 * processor / NUM_TEXTS:.3f} "
                     f"| {product / processor:.0%} | {1000 * one[0]:.2f} ({1000 * one[1]:.2f}) |",
                     flush=True,
                 )
-    exact.RunningTopK.offer = groups  # type: ignore[method-assign]
+    tensor_search.RunningTopK.offer = groups  # type: ignore[method-assign]
 
 
 def norms(num_labels: int, dim: int, k: int) -> None:

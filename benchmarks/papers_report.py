@@ -47,7 +47,10 @@ def judged(table: Table, found: dict[str, dict[str, list[Result]]]) -> str:
     ]
     for ordering in table.orderings:
         ahead, behind = rows[ordering.ahead], rows[ordering.behind]
-        cells = [verdict(ordering, ahead, behind, of_set[ahead.name], of_set[behind.name]) for of_set in found.values()]
+        cells = [
+            verdict(ordering, ahead, behind, *_of_common_seeds(of_set[ahead.name], of_set[behind.name]))
+            for of_set in found.values()
+        ]
         lines.append(
             f"| {ordering.claim}: {ahead.name} > {behind.name} | {ordering.metric} | {_gap(table, ordering, rows)} | "
             f"{' | '.join(cells)} |"

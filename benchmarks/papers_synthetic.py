@@ -57,7 +57,9 @@ def imbalance(num_seeds: int = 3) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _trained(loss: Loss, num_random: int, seed: int, *, texts: int = 600, labels: int = 300, topics: int = 60) -> tuple:
+def _trained(
+    loss: Loss, num_random: int, seed: int, *, texts: int = 600, labels: int = 300, topics: int = 60, steps: int = 300
+) -> tuple:
     """P@1 of topics, the margin of their label in scores, and how often the loss pushed an easy positive down."""
     rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     topic_N = np.arange(texts) % topics
@@ -71,7 +73,7 @@ def _trained(loss: Loss, num_random: int, seed: int, *, texts: int = 600, labels
     )
     optimiser = torch.optim.Adam([of_topics, own, of_labels], lr=0.02)
     easy, down = torch.from_numpy(topic_N), []
-    for _ in range(300):
+    for _ in range(steps):
         vectors = torch.nn.functional.normalize(of_topics[easy] + own)
         scores = vectors @ torch.nn.functional.normalize(of_labels).T / _TEMPERATURE
         gradient = loss(scores.detach().clone(), targets).gradient

@@ -55,7 +55,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "cascadexml": ("cascadexml", [*_SMALL, *_EPOCHS]),
     "cascadexml-minilm": ("cascadexml", [*_TRANSFORMER, "tree.layers=[[3],[5]]", "tree.levels=[16,128]"]),
 }
-_TENSORS = ("encoder.safetensors", "classifier.safetensors")
+_TENSORS = ("encoder.safetensors",)
 
 
 def slice_of_hpo(num_train: int = 600, num_test: int = 200) -> unidex.Dataset:

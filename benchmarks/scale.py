@@ -49,7 +49,7 @@ COLUMNS = {
     "step_ms": "step, CPU ms",
     "train_mb": "training, MB",
     "train_cpu": "training, CPU s",
-    "index_mb": "index, MB",
+    "index_mb": "search, MB",
     "index_cpu": "index, CPU s",
     "index_disk_mb": "index on disk, MB",
     "recall": "recall@10",

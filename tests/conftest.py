@@ -33,6 +33,15 @@ def _own_cache(tmp_path_factory):
         os.environ["XDG_CACHE_HOME"] = before
 
 
+@pytest.fixture(scope="session")
+def databases(tmp_path_factory):
+    """Real databases for indexes, one of each kind for all tests of a process."""
+    from helpers.databases import addresses
+
+    with addresses(tmp_path_factory.mktemp("databases")):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _own_command_line(monkeypatch):
     """What the command line sets for its process (log lines, progress, --debug) ends with the test that called it."""

@@ -11,10 +11,11 @@ from scipy import sparse
 
 from unidex import index as index_layer
 from unidex.errors import ConfigError, ModelError
-from unidex.index import exact
-from unidex.index.exact import ExactIndex, RunningTopK, search_exact
+from unidex.index import exact, tensor_search
+from unidex.index.exact import ExactIndex, search_exact
 from unidex.index.faiss_library import threads
 from unidex.index.hnsw import HnswIndex, build_threads
+from unidex.index.running_best import RunningTopK
 
 kinds = pytest.mark.parametrize("kind", sorted(index_layer.KINDS))
 
@@ -24,6 +25,13 @@ def brute_force(queries, vectors, k):
     scores = queries.astype(np.float64) @ vectors.astype(np.float64).T
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return order, np.take_along_axis(scores, order, axis=1)
+
+
+def small_blocks(patch, num_labels, num_scores):
+    """Let a search by torch take blocks of so many labels and scores, and a search of arrays so many scores."""
+    patch.setattr(tensor_search, "LABELS_AT_ONCE", num_labels)
+    patch.setattr(tensor_search, "SCORES_AT_ONCE", num_scores)
+    patch.setattr(exact, "SCORES_AT_ONCE", num_scores)
 
 
 def random_vectors(number, dim, seed=0):
@@ -268,13 +276,17 @@ def test_the_protocol_is_imported_without_torch_or_faiss():
 # The exact index.
 
 
+# Arrays are searched by NumPy, tensors by torch.
+both_forms = pytest.mark.parametrize("form", [np.asarray, torch.from_numpy], ids=["array", "tensor"])
+
+
+@both_forms
 @pytest.mark.parametrize("num_labels", [1, 31, 128, 129, 1000])
 @pytest.mark.parametrize("k", [1, 10, 100])
-def test_exact_equals_brute_force_over_many_blocks(monkeypatch, num_labels, k):
-    monkeypatch.setattr(exact, "LABELS_AT_ONCE", 256)
-    monkeypatch.setattr(exact, "SCORES_AT_ONCE", 256 * 7)
+def test_exact_equals_brute_force_over_many_blocks(monkeypatch, num_labels, k, form):
+    small_blocks(monkeypatch, 256, 256 * 7)
     vectors, queries = random_vectors(num_labels, 12), random_vectors(40, 12, seed=1)
-    best = ExactIndex.build(vectors).search(queries, k)
+    best = search_exact(form(queries), form(vectors), k)
     ids, scores = brute_force(queries, vectors, k)
     num_found = min(k, num_labels)
     assert best.ids[:, :num_found].tolist() == ids.tolist()
@@ -290,12 +302,12 @@ def test_ties_go_to_the_lower_id_within_and_across_blocks(num_labels, num_values
     vectors = rng.integers(-num_values, num_values, size=(num_labels, 2)).astype(np.float32)
     queries = rng.integers(-2, 3, size=(9, 2)).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "LABELS_AT_ONCE", 128)
-        patch.setattr(exact, "SCORES_AT_ONCE", 128 * 4)
-        best = search_exact(queries, vectors, k)
+        small_blocks(patch, 128, 128 * 4)
+        found = [search_exact(form(queries), form(vectors), k) for form in (np.asarray, torch.from_numpy)]
     ids, scores = brute_force(queries, vectors, k)
-    assert best.ids[:, : len(ids[0])].tolist() == ids.tolist()
-    assert best.scores[:, : len(ids[0])].tolist() == scores.tolist()
+    for best in found:
+        assert best.ids[:, : len(ids[0])].tolist() == ids.tolist()
+        assert best.scores[:, : len(ids[0])].tolist() == scores.tolist()
 
 
 @given(
@@ -320,28 +332,28 @@ def test_all_scores_at_once_give_the_places_of_the_running_best(num_texts, num_l
     index.add(vectors[-1:])
     at_once = index.search(queries, k, forbidden=forbidden)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "WHOLE_UP_TO", 0)
-        running = index.search(queries, k, forbidden=forbidden)
+        patch.setattr(tensor_search, "WHOLE_UP_TO", 0)
+        running = index.search(torch.from_numpy(queries), k, forbidden=forbidden)
     assert at_once.ids.tolist() == running.ids.tolist()
-    assert at_once.scores.tolist() == running.scores.tolist()
+    # Two libraries may round the last digit of a product differently.
+    np.testing.assert_allclose(at_once.scores, running.scores, rtol=1e-5, atol=1e-6)
     assert at_once.scores.dtype == running.scores.dtype
 
 
+@both_forms
 @pytest.mark.parametrize("num_texts", [1, 5, 64])
 @pytest.mark.parametrize("dim", [3, 64, 100])
-def test_copies_of_a_vector_tie_wherever_they_stand(monkeypatch, num_texts, dim):
+def test_copies_of_a_vector_tie_wherever_they_stand(monkeypatch, num_texts, dim, form):
     # 40 vectors, each copied every 40 rows, also into the odd end: a copy that is rounded differently breaks the order.
-    monkeypatch.setattr(exact, "LABELS_AT_ONCE", 512)
-    monkeypatch.setattr(exact, "SCORES_AT_ONCE", 512 * 64)
+    small_blocks(monkeypatch, 512, 512 * 64)
     vectors = random_vectors(40, dim)[np.arange(2011) % 40]
-    best = ExactIndex.build(vectors).search(random_vectors(num_texts, dim, seed=1), k=50)
+    best = search_exact(form(random_vectors(num_texts, dim, seed=1)), form(vectors), k=50)
     assert (np.diff(best.ids[:, :50]) == 40).all()
     assert (best.scores == best.scores[:, :1]).all()
 
 
 def test_labels_in_ascending_order_of_score_are_all_seen(monkeypatch):
-    monkeypatch.setattr(exact, "LABELS_AT_ONCE", 128)
-    monkeypatch.setattr(exact, "SCORES_AT_ONCE", 128 * 16)
+    small_blocks(monkeypatch, 128, 128 * 16)
     vectors = np.arange(1000, dtype=np.float32)[:, None]
     assert search_exact(np.ones((20, 1), dtype=np.float32), vectors, 3).ids.tolist() == [[999, 998, 997]] * 20
 
@@ -353,8 +365,7 @@ def test_a_text_of_zeros_gets_the_lowest_ids():
 
 @pytest.mark.parametrize("share_allowed", [None, 0.1, 0.8])
 def test_excluded_pairs_make_room_for_the_next(monkeypatch, share_allowed):
-    monkeypatch.setattr(exact, "LABELS_AT_ONCE", 256)
-    monkeypatch.setattr(exact, "SCORES_AT_ONCE", 256 * 8)
+    small_blocks(monkeypatch, 256, 256 * 8)
     rng = np.random.default_rng(3)
     vectors, queries = random_vectors(900, 8), random_vectors(30, 8, seed=1)
     allowed = None if share_allowed is None else rng.permutation(900)[: int(900 * share_allowed)]
@@ -388,7 +399,7 @@ def test_exact_searches_a_mapped_file_without_copying_or_warning(tmp_path, recwa
     np.save(tmp_path / "vectors.npy", vectors)
     mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
     index = ExactIndex.build(mapped)
-    assert index._parts[0].data_ptr() == mapped.ctypes.data
+    assert index._parts[0].ctypes.data == mapped.ctypes.data
     assert index.search(vectors, k=3).ids.tolist() == brute_force(vectors, vectors, 3)[0].tolist()
     assert list(recwarn) == []
 

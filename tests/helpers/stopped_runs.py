@@ -15,8 +15,9 @@ from unidex.verbs.train import train
 
 def digest(folder):
     """One hash of everything in a model folder that training decides (times are not)."""
-    files = ("encoder.safetensors", "classifier.safetensors", "labels.jsonl", "config.toml")
-    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in files)).hexdigest()
+    files = [folder / name for name in ("encoder.safetensors", "labels.jsonl", "config.toml")]
+    files += sorted((folder / "index").glob("vectors*.npy"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def train_command(data, out, recipe, settings, *more):

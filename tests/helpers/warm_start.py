@@ -201,9 +201,9 @@ def _become(request):
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = ["unidex" if request["program"] is None else "-c", *request["arguments"]]
-    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
     program = request["program"] or "from unidex.cli.main import main\nmain()"
     try:
         exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})

@@ -793,13 +793,13 @@ class Trap:
 def test_nothing_is_unpickled(tampered, tmp_path, folder):
     """As a file of its own, as an array of objects, as weights: with a manifest that fits."""
     sprung = tmp_path / "sprung"
-    for name in ("encoder.safetensors", "classifier.safetensors", "config.toml", "labels.jsonl", "metrics.json"):
+    for name in ("encoder.safetensors", "config.toml", "labels.jsonl", "metrics.json"):
         put(tampered.folder / name, pickle.dumps(Trap(sprung)))
         rename_hashes(tampered.folder)
         refused(tampered)
         restore(tampered, folder)
-    torch.save({"classifiers": Trap(sprung)}, tmp_path / "weights")
-    put(tampered.folder / "classifier.safetensors", (tmp_path / "weights").read_bytes())
+    torch.save({"features": Trap(sprung)}, tmp_path / "weights")
+    put(tampered.folder / "encoder.safetensors", (tmp_path / "weights").read_bytes())
     rename_hashes(tampered.folder)
     refused(tampered)
     restore(tampered, folder)
@@ -845,11 +845,11 @@ def test_a_part_behind_a_link_is_refused(tampered, tmp_path):
 def test_serving_a_damaged_model_ends_with_an_error(folder, tmp_path):
     own = tmp_path / "topics"
     shutil.copytree(folder, own)
-    put(own / "classifier.safetensors", (own / "classifier.safetensors").read_bytes()[:-8])
+    put(own / "encoder.safetensors", (own / "encoder.safetensors").read_bytes()[:-8])
     done = subprocess.run([UNIDEX, "serve", own, "--port", "0"], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
     assert done.stdout == ""
-    file = own / "classifier.safetensors"
+    file = own / "encoder.safetensors"
     assert done.stderr == f"unidex: {file}: the file changed since the model was saved; copy the model again\n"
 
 

@@ -9,15 +9,19 @@ import typer
 
 from unidex.cli.output import print_json, print_result, print_table, print_text
 from unidex.cli.shared_options import (
+    AllowedOption,
+    ForbiddenOption,
     Json,
+    LanguageOption,
     ModelFolder,
+    MostSpecificOption,
     NewFolder,
     PairsFile,
     add_verb,
     picture,
     reads_data,
+    reads_labels,
     reads_pairs,
-    reads_texts,
 )
 from unidex.data.read_options import ReadOptions
 
@@ -25,20 +29,22 @@ if TYPE_CHECKING:
     from unidex.model.label_set import LabelRow
 
 app = typer.Typer(
-    no_args_is_help=True, help="List, add, remove, rename and teach the labels of a model; find similar labels."
+    no_args_is_help=True,
+    help="List, add, remove, rename and teach the labels of a model; set rules for them; find similar labels.",
 )
 
 
 def list_labels(
     model: ModelFolder,
     search: Annotated[
-        str, typer.Option("--search", help="Only labels whose text contains this, or that have this uid.")
+        str, typer.Option("--search", help="Only labels with this in a text, or that have this uid or notation.")
     ] = "",
     order: Annotated[str, typer.Option("--order", metavar="ORDER", help="frequency, text or id.")] = "frequency",
     frequency: Annotated[
         str | None, typer.Option("--frequency", metavar="CLASS", help="Only head, torso or tail labels.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of labels.")] = 20,
+    language: LanguageOption = "",
     as_json: Json = False,
 ) -> None:
     """List labels with their number of train texts: head (more than 100), torso (10 to 100) or tail.
@@ -49,27 +55,36 @@ def list_labels(
     """
     from unidex.verbs.labels import list_labels
     from unidex.verbs.models import load_model
+    from unidex.verbs.predict import checked_language
 
-    rows, total = list_labels(load_model(model), search, limit, order=order, frequency=frequency)  # type: ignore[arg-type]
+    found = load_model(model)
+    tag = checked_language(found, language)
+    rows, total = list_labels(found, search, limit, order=order, frequency=frequency, language=tag)  # type: ignore[arg-type]
     if as_json:
         print_json({"total": total, "labels": _plain(rows)})
         return
+    code = ("notation",) if found.labels.has_notations else ()
     print_table(
-        ("label", "uid", "id", "frequency", "train texts"),
-        [(row.text, row.uid, row.id, row.frequency, f"{row.num_texts:,}") for row in rows],
+        (*code, "label", "uid", "id", "frequency", "train texts"),
+        [
+            (*(row.notation for _ in code), row.text, row.uid, row.id, row.frequency, f"{row.num_texts:,}")
+            for row in rows
+        ],
     )
     if total > len(rows):
         print_text(f"... {total - len(rows):,} more; --limit shows them")
 
 
-@reads_texts
+@reads_labels
 def add(
     model: ModelFolder,
     reading: ReadOptions,
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT...", help="Texts of the new labels.")] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="FILE", help="A table of labels (uid and text), or one text per line."),
+        typer.Option(
+            "--file", metavar="FILE", help="A table of labels (uid and text), a vocabulary, or one text per line."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -77,7 +92,9 @@ def add(
 
     The command writes them to the model's journal of changes; they are on the disk when it ends.
 
-    A table has a column text and optionally uid; without, the text of a label is its uid.
+    A table has a column text and optionally uid; without, the text of a label is its uid. Further texts are in a column
+    texts (separated by |), in columns such as text_de, or in further rows with the same uid. A vocabulary in SKOS adds
+    its concepts with all their labels (docs/how-to/vocabularies.md).
 
     Example: unidex labels add hpo-model "Blue fingernails after exercise"
 
@@ -88,6 +105,40 @@ def add(
     added = add_labels(model, texts or [], file, reading)
     rows = [(row.text, row.uid, row.id) for row in added]
     print_result({"added": _plain(added)}, as_json, lambda: print_table(("label", "uid", "id"), rows))
+
+
+def rules(
+    model: ModelFolder,
+    allowed: AllowedOption = None,
+    forbidden: ForbiddenOption = None,
+    most_specific: MostSpecificOption = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Take all rules away first.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Store rules that hold for every prediction of a model, or show them.
+
+    A rule is a uid, uid=PATTERN or group=PATTERN; * in a pattern stands for any characters. Groups are the schemes,
+    collections and types of a vocabulary; the last part of a name is enough. Without options, the rules are shown.
+
+    Example: unidex labels rules model --allowed group=Descriptor --forbidden too-general.txt --most-specific
+
+    Example: unidex labels rules model --clear
+    """
+    from unidex.verbs.labels import set_rules
+
+    if clear:
+        allowed, forbidden, most_specific = allowed or [], forbidden or [], bool(most_specific)
+    found = set_rules(model, allowed, forbidden, most_specific)
+    print_result(found, as_json, lambda: _print_rules(found))
+
+
+def _print_rules(found: dict[str, Any]) -> None:
+    rows = [(kind, rule) for kind in ("allowed", "forbidden") for rule in found[kind]]
+    if found["most_specific"]:
+        rows.append(("most specific", "a label is dropped if a narrower one is predicted"))
+    if rows:
+        print_table(("rule", "labels"), rows)
+    print_text(f"{found['num_labels']:,} labels can be predicted" + ("" if rows else "; there are no rules"))
 
 
 def remove(
@@ -205,6 +256,6 @@ def _plain(rows: list[LabelRow] | LabelRow) -> Any:
 
 
 add_verb(app, "list", list_labels)
-for verb in (add, remove, rename, teach, similar):
+for verb in (add, remove, rename, rules, teach, similar):
     add_verb(app, verb.__name__, verb)
 add_verb(app, "neighbours", similar, hidden=True)  # the former name, for one release

@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from unidex.cli.output import print_json, print_result, print_text
-from unidex.cli.shared_options import ModelFolder, ModeOption, reads_texts
+from unidex.cli.shared_options import (
+    AllowedOption,
+    ForbiddenOption,
+    LanguageOption,
+    ModelFolder,
+    ModeOption,
+    MostSpecificOption,
+    reads_texts,
+)
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError
 
@@ -36,6 +44,10 @@ def predict(
             help="Minimum probability of a label: a number, or a threshold of the model such as best-f1.",
         ),
     ] = None,
+    language: LanguageOption = "",
+    allowed: AllowedOption = None,
+    forbidden: ForbiddenOption = None,
+    most_specific: MostSpecificOption = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -69,8 +81,8 @@ def predict(
 
     With --json, a line is {"text": ..., "known": 0.75, "labels": [{"id": 17, "uid": ..., "text": ..., "score": ...,
     "frequency": "tail"}, ...]}; known is the share of the text's words that the model knows, frequency is head,
-    torso or tail. If the model is calibrated (docs/how-to/calibrate.md), a label has "probability" too. A blank text
-    has no labels.
+    torso or tail. If the model is calibrated (docs/how-to/calibrate.md), a label has "probability" too; if it has a
+    notation, "notation". A blank text has no labels.
 
     With --engine, FILE are tables or folders of tables, and --out is a folder with one file per partition. The same
     command continues an interrupted run (docs/how-to/bulk.md).
@@ -79,14 +91,17 @@ def predict(
 
     Example: unidex predict hpo-model new.csv --out new-labels.xlsx -k 3 --min-probability 0.2
 
+    Example: unidex predict model new.csv --language de --allowed group=Descriptor --most-specific
+
     Example: unidex predict hpo-model --document letters/*.txt
 
     Example: echo "Marfan syndrome" | unidex predict hpo-model
     """
     from unidex.data.formats.table_writers import check_target
     from unidex.data.formats.text_source import open_texts
+    from unidex.verbs.labels import read_rules
     from unidex.verbs.models import load_model
-    from unidex.verbs.predict import predict_rows
+    from unidex.verbs.predict import LabelOptions, predict_rows
     from unidex.verbs.predict_table import predict_table
 
     names = files or ["-"]
@@ -108,14 +123,15 @@ def predict(
         check_target(out)
         if any(Path(name).resolve() == out.resolve() for name in names if name != "-"):
             raise DataError("--out must not be the file that is read; name another", file=out)
+    options = LabelOptions(language, read_rules(allowed), read_rules(forbidden), most_specific)
     found = load_model(model)
     with open_texts(names, replace(reading, trained=found.table_form), documents=document) as source:
         if out is not None:
-            done = predict_table(found, source, out, k, mode, min_probability, long=long)
+            done = predict_table(found, source, out, k, mode, min_probability, options=options, long=long)
             print_result(done, as_json, f"{out}: {done['num_texts']:,} texts, {done['num_labels']:,} labels")
             return
         shown = iter(names)
-        for row in predict_rows(found, source.texts(), k, mode, min_probability):
+        for row in predict_rows(found, source.texts(), k, mode, min_probability, options):
             if document:
                 row = {"file": next(shown)} | {name: row[name] for name in ("known", "labels")}
             if as_json:
@@ -125,4 +141,6 @@ def predict(
             print_text((row["file"] if document else row["text"]) + unknown)
             for label in row["labels"]:
                 likely = f"  {label['probability']:4.0%}" if "probability" in label else ""
-                print_text(f"  {label['score']:7.4f}{likely}  {label['text'] or label['uid']}")
+                code = f"{label['notation']}  " if "notation" in label else ""
+                uri = f"  <{label['uid']}>" if "://" in label["uid"] else ""
+                print_text(f"  {label['score']:7.4f}{likely}  {code}{label['text'] or label['uid']}{uri}")

@@ -76,6 +76,9 @@ def evaluate(
     mode: ModeOption = None,
     with_train_texts: WithTrainTexts = False,
     limit: Limit = LIMIT,
+    hierarchy: Annotated[
+        bool, typer.Option("--hierarchy", help="Add hP, hR and hF1, which credit broader labels of a vocabulary.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Score a model on a data set: on its test texts, or on all texts of a table.
@@ -101,6 +104,7 @@ def evaluate(
         limit=limit,
         with_train_texts=with_train_texts,
         propensity=asked,
+        hierarchy=hierarchy,
     )
     print_result(scores.as_dict(), as_json, lambda: _print_with_averages(scores))
 

@@ -30,6 +30,30 @@ Settings = Annotated[
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting (unidex config RECIPE). Repeatable."),
 ]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, ... or auto.")]
+LanguageOption = Annotated[
+    str,
+    typer.Option("--language", metavar="TAG", help="Language of label texts, such as de; default: their own texts."),
+]
+AllowedOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed",
+        metavar="FILE_OR_RULE",
+        help="Predict only these labels: a file of uids, a uid, uid=PATTERN or group=PATTERN. Repeatable.",
+    ),
+]
+ForbiddenOption = Annotated[
+    list[str] | None,
+    typer.Option("--forbidden", metavar="FILE_OR_RULE", help="Do not predict these labels, given likewise."),
+]
+MostSpecificOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--most-specific/--no-most-specific",
+        help="Drop a label if a narrower one is predicted; default: as the model's rules say.",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 
@@ -178,6 +202,8 @@ _TABLE_FORMAT = flag(
 _TEXT_FLAGS = {"format": _TABLE_FORMAT} | {name: _READING[name] for name in ("column", "text")}
 # The flags for reading texts alone, and texts with labels, from one file that may be a table.
 reads_texts = with_flags(_TEXT_FLAGS, "reading", _read_options)
+# The same for new labels, whose texts may be in several languages.
+reads_labels = with_flags(_TEXT_FLAGS | {"language": _READING["language"]}, "reading", _read_options)
 reads_pairs = with_flags(_TEXT_FLAGS | {"separator": _READING["separator"]}, "reading", _read_options)
 
 

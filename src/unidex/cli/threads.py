@@ -17,6 +17,8 @@ def choose_threads(environment: MutableMapping[str, str]) -> None:
     # By default they spin: on a machine with other jobs that takes several times the CPU time of the work itself.
     environment.setdefault("GOMP_SPINCOUNT", "0")
     environment.setdefault("KMP_BLOCKTIME", "0")
+    # Of NumPy's library, as a power of two of processor cycles: 4 is the minimum, and 26 its own choice.
+    environment.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     usable, limit = _usable_cores(), _limit_of_group(_GROUP)
     # The libraries know which cores a process may use, but not the limit of a container.
     if limit is not None and limit < usable:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from unidex.config.section import Section
 
+Precision = Literal["float32", "int8"]
 Favour = Literal["accuracy", "balanced", "rare"]
 
 
@@ -41,6 +42,15 @@ class Predict(Section):
         0.0, description="label prior: this times ln(1 + number of train texts) is added to a label's score"
     )
     choose_label_prior: bool = Field(False, description="choose the label prior on the validation split")
+    allowed: list[str] = Field(
+        [],
+        description="rules for the only labels that the model predicts (a uid, uid=PATTERN or group=PATTERN); "
+        "none: all labels",
+    )
+    forbidden: list[str] = Field([], description="rules for labels that the model never predicts")
+    most_specific: bool = Field(
+        False, description="drop a predicted label if a narrower one is predicted for the same text"
+    )
     pretrained: str = Field(
         "",
         description="a frozen encoder beside the trained one, whose cosines and kNN scores the learned ranker may read "
@@ -50,6 +60,10 @@ class Predict(Section):
     index: Literal["auto", "disk", "exact", "hnsw", "pq"] = Field(
         "auto",
         description="kind of search index; 'auto' is 'exact'; above 2 GiB of label vectors, 'auto' and 'pq' are 'disk'",
+    )
+    precision: Precision = Field(
+        "float32",
+        description="the vectors of features and labels in the model: 'float32', or 'int8' for a quarter of the size",
     )
     snippet_length: int = Field(
         0, ge=0, description="characters of each train text that the model stores for explanations; 0 for none"

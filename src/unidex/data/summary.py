@@ -73,6 +73,8 @@ def summarise(dataset: Dataset, *, num_examples: int = 3) -> dict[str, Any]:
             found[f"texts_that_are_labels_{name}"] = own
             found[f"texts_that_are_labels_filtered_{name}"] = covered
         advance(1)
+        if dataset.unknown_labels:
+            found["unknown_labels"] = dict(dataset.unknown_labels)
         found["examples"] = _examples(dataset, num_examples)
         found["warnings"] = warnings_of(found)
         advance(1)

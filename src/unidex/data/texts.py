@@ -187,7 +187,9 @@ class Texts(Sequence[str]):
         ends = load_array(_part(file, "ends"), np.int64, in_memory=True)
         titles_file = _part(file, "titles")
         titles = load_array(titles_file, np.int32, in_memory=True) if titles_file.exists() else None
-        starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]]) if len(ends) else ends
+        # Ends and starts are the same numbers: one array has both.
+        places = np.concatenate([np.zeros(1, dtype=np.int64), ends])
+        starts, ends = places[:-1], places[1:]
         if (len(ends) and ends[-1] != len(block)) or bool(np.any(ends < starts)):
             raise DataError(
                 "ends of saved texts must ascend to the size of the block, but do not; convert the data set again",

@@ -18,11 +18,13 @@ from torch import Tensor, nn
 from unidex.config import Config
 from unidex.config import Encoder as Settings
 from unidex.config.capabilities import EncoderCapabilities
+from unidex.config.predict import Precision
 from unidex.encoders.registry import RegisteredEncoder, check_any_features, register
 from unidex.errors import ModelError
-from unidex.features.cache import cached_transform
 from unidex.features.extractor import FeatureExtractor
 from unidex.features.static_tokens import lost_features, static_tokens
+from unidex.nn.array_network import Linear
+from unidex.nn.bag_arrays import BagArrays, prepare_texts
 from unidex.nn.classifier_parts import scaled_rows
 from unidex.nn.initialisation import random_vectors, small_linear
 from unidex.nn.onnx_graph import OnnxGraph
@@ -31,11 +33,9 @@ from unidex.nn.sentence_modules import Dense, Normalize, write_static_modules
 from unidex.nn.sparse_product import weighted_sum
 from unidex.nn.spectral import SpectralLinear
 from unidex.nn.static_vectors import initialise_from
+from unidex.nn.vectors import as_array
 from unidex.sparse_rows import unchecked_csr
-
-FEW_TEXTS = 64
-FEW_CHARACTERS = 1 << 15  # words never seen before are taken apart one by one: not a book of them
-_SHORTEST = 1e-12  # torch's minimum of a length that it divides by
+from unidex.storage.eight_bits import EightBitRows
 
 
 class BagEncoder(nn.Module):
@@ -72,6 +72,14 @@ class BagEncoder(nn.Module):
         """A bag of the features that ``save`` wrote, with random vectors."""
         return cls(FeatureExtractor.load(folder), config.encoder)
 
+    @classmethod
+    def of_arrays(cls, config: Config, arrays: BagArrays) -> BagEncoder:
+        """A bag of the same features, with random vectors."""
+        encoder = cls(arrays.features, config.encoder)
+        if arrays.feature_weights_F is not None:
+            encoder.weigh(torch.from_numpy(arrays.feature_weights_F.copy()))
+        return encoder
+
     def twin(self, config: Config) -> BagEncoder:
         """An encoder of the same features with other random vectors, or with the same ones where they were given."""
         own = BagEncoder(self.features, config.encoder)
@@ -101,12 +109,7 @@ class BagEncoder(nn.Module):
 
     def prepare(self, texts: Any) -> sparse.csr_array:
         """Texts as sparse rows, made once; ``forward`` takes rows of it."""
-        if self.cache is not None:
-            return cached_transform(self.features, texts, self.cache)
-        if not isinstance(texts, str) and len(texts) <= FEW_TEXTS and sum(map(len, texts)) <= FEW_CHARACTERS:
-            # The same rows to the last bit, in a fraction of the time.
-            return self.features.transform_few(texts)
-        return self.features.transform(texts)
+        return prepare_texts(self.features, texts, self.cache)
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary; the network saves the vectors."""
@@ -146,39 +149,25 @@ class BagEncoder(nn.Module):
     def linearised(
         self, ids_U: NDArray[np.integer[Any]], weights_U: NDArray[np.floating[Any]]
     ) -> tuple[NDArray[np.float64], Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]]:
-        """The vector of a text with these features, and the attribution of its inner products to them.
+        """The vector of a text with these features, and the attribution of its inner products to them."""
+        return self.arrays().linearised(ids_U, weights_U)
 
-        With x_u the weight of feature u and t_u its row, s = sum_u x_u t_u. Division by a length, a rectifier and a
-        linear layer are, at this very text, a matrix and perhaps a bias. So the vector is B s + b, and::
+    @property
+    def has_arrays(self) -> bool:
+        """Whether a model predicts by its arrays: their weights do not tell those under a spectral norm."""
+        return not self.spectral
 
-            <v, B s + b> = sum_u x_u <v, B t_u> + <v, b>
-
-        exactly: the shares of the features, and the share of none. The attribution takes L x D vectors v to both, L x U
-        and L.
-        """
-        at = torch.from_numpy(ids_U.astype(np.int64)).to(self.table.weight.device)
-        if self.feature_weights_F is not None:
-            weights_U = weights_U * _numbers(self.feature_weights_F[at])
-        brought_UD = _numbers(self.table.weight[at]) * weights_U[:, None]
-        summed = brought_UD.sum(axis=0)
-        # What the sum is multiplied with: one number, or Astec's rectifier.
-        scales = summed > 0 if self.spectral else 1 / max(float(np.linalg.norm(summed)), _SHORTEST)
-        encoded: NDArray[np.float64] = summed * scales
-        layer = None
-        if self.layer is not None:
-            weight, bias = _numbers(self.layer.weight), _numbers(self.layer.bias)
-            is_open = weight @ encoded + bias > 0
-            layer = weight * is_open[:, None], bias * is_open
-            encoded = encoded + layer[0] @ encoded + layer[1]
-
-        def attribute(vectors_LD: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            rest_L = np.zeros(len(vectors_LD))
-            if layer is not None:
-                rest_L += vectors_LD @ layer[1]
-                vectors_LD = vectors_LD + vectors_LD @ layer[0]
-            return (vectors_LD * scales) @ brought_UD.T, rest_L
-
-        return encoded, attribute
+    def arrays(self, precision: Precision = "float32") -> BagArrays:
+        """The encoder by array operations, with the vectors as they are now; float32 is not copied on a CPU."""
+        table = as_array(self.table.weight)
+        layer = self.layer
+        return BagArrays(
+            self.features,
+            EightBitRows.of(table) if precision == "int8" else table,
+            None if layer is None else Linear(as_array(layer.weight), as_array(layer.bias)),
+            None if self.feature_weights_F is None else as_array(self.feature_weights_F),
+            is_rectified=self.spectral,
+        )
 
     def write_sentence_modules(self, folder: Path, head: Sequence[nn.Module], similarity: str) -> list[str]:
         """Write a sentence-transformers folder: token vectors, and the layers of the encoder and of a head behind.
@@ -250,10 +239,6 @@ def _weighted(rows_NF: sparse.csr_array, weights_F: Tensor) -> sparse.csr_array:
     return unchecked_csr(values, rows_NF.indices, rows_NF.indptr, rows_NF.shape)
 
 
-def _numbers(tensor: Tensor) -> NDArray[np.float64]:
-    return tensor.detach().cpu().double().numpy()
-
-
 register(
     RegisteredEncoder(
         "bag",
@@ -261,5 +246,6 @@ register(
         load=BagEncoder.load,
         must_match=("dim", "residual", "spectral"),
         can=EncoderCapabilities(has_table=True, has_twin=True, has_staged_dropout=True),
+        of_arrays=BagEncoder.of_arrays,
     )
 )

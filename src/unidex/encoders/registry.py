@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from unidex.config import Config
 from unidex.config.capabilities import EncoderCapabilities
 from unidex.config.names import ENCODERS
 from unidex.config.recipes import read_saved
 from unidex.errors import ConfigError, ModelError
+from unidex.nn.array_network import ENCODER_TABLES
+from unidex.storage.eight_bits import read_table, whole_table
 
 AUTO = "auto"
 
@@ -41,9 +42,13 @@ class RegisteredEncoder:
     # Settings of the section [encoder] that must be the same where trained weights are taken over; "auto" takes them.
     must_match: tuple[str, ...] = ()
     can: EncoderCapabilities = field(default_factory=EncoderCapabilities)  # what it can do
+    # From a recipe and the encoder by array operations, the encoder; for encoders with such a form.
+    of_arrays: Callable[[Config, Any], Any] = lambda _config, encoder: encoder
 
 
 _REGISTERED: dict[str, RegisteredEncoder] = {}
+# Encoders with a form that predicts without torch, as `unidex.nn.array_network.ArrayEncoder` says.
+_ARRAY_ENCODERS = {"bag": "unidex.nn.bag_arrays:BagArrays"}
 
 
 def register(encoder: RegisteredEncoder) -> None:
@@ -86,6 +91,14 @@ def load_encoder(config: Config, folder: Path) -> Any:
     return get(config.encoder.kind).load(config, folder)
 
 
+def array_reader(kind: str) -> Any:
+    """The class that reads an encoder of a kind by array operations alone; None where the kind has no such form."""
+    if kind not in _ARRAY_ENCODERS:
+        return None
+    module, name = _ARRAY_ENCODERS[kind].split(":")
+    return getattr(import_module(module), name)
+
+
 def saves_weights(config: Config) -> bool:
     """Whether the encoder of a recipe writes its weights to its own folder."""
     return get(config.encoder.kind).can.saves_weights
@@ -112,14 +125,18 @@ def _encoder_of_model(config: Config, folder: Path) -> Any:
                 f"{folder}: encoder.{key} must be that of the model whose encoder is taken, {getattr(saved, key)!r}, "
                 f"but is {getattr(wanted, key)!r}; set it with --set encoder.{key}={getattr(saved, key)}"
             )
+    from safetensors.torch import load_file
+
     own_config = config.model_copy(update={"encoder": wanted.model_copy(update=taken)})
     encoder = load_encoder(own_config, folder / "encoder")
     try:
         weights = load_file(folder / "encoder.safetensors")
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
-    if "features" in weights:
-        encoder.table.weight = weights["features"]
+    if hasattr(encoder, "table"):
+        table = ENCODER_TABLES["encoder"]
+        saved_table = {name: value.numpy() for name, value in weights.items() if name.split(".")[0] == table}
+        encoder.table.weight = encoder.table.weight.new_tensor(whole_table(read_table(saved_table, table)))
     prefix = "encoder."
     own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
     if own or not saves_weights(config):

@@ -82,7 +82,7 @@ def _checked(model: Model, mode: Mode, folder: Path, lost: list[str]) -> list[st
     """Compare the vectors of label texts with the model's own: equal, or a note on how near they are."""
     texts = [text for text, gone in zip(model.labels.texts, model.labels.removed, strict=True) if text and not gone]
     texts = texts[:: max(1, len(texts) // _CHECKED)][:_CHECKED]
-    wanted = getattr(model.vectors(texts), mode).cpu().numpy()
+    wanted = getattr(model.vectors(texts), mode)
     found = static_vectors(folder, texts).numpy()
     if not lost:
         difference = float(np.abs(found - wanted).max(initial=0))

@@ -43,6 +43,7 @@ FORMAT = 2  # Changes whenever the same texts and settings would give other feat
 _UNSPLIT_FORMAT = 1
 _logger = logging.getLogger(__name__)
 CHUNK_TEXTS = 50_000
+MAX_COUNTED = 1 << 22  # texts, and as many label texts, whose features are counted
 CHUNK_CHARACTERS = 250_000  # What a chunk needs then fits the caches of a processor; larger ones are slower.
 
 
@@ -76,8 +77,10 @@ class FeatureExtractor:
         """Choose the vocabulary and its weights.
 
         A feature counts once for every text and every label text it occurs in: what one text and one label share is
-        the very thing that can match them, so it must not be lost as too rare.
+        the very thing that can match them, so it must not be lost as too rare. Of very many texts, evenly spread ones
+        are counted, so that memory and time stay bounded.
         """
+        texts, label_texts = _spread(texts), _spread(label_texts)
         num_texts = len(texts) + len(label_texts)
         tokenizer = _tokenizer_for(settings, texts, label_texts)
         counters: dict[str, Counter] = {}
@@ -245,6 +248,11 @@ def as_csr(
     matrix.has_sorted_indices = True
     matrix.has_canonical_format = True
     return matrix
+
+
+def _spread(texts: Sequence[str]) -> Sequence[str]:
+    """All texts, or every n-th of too many."""
+    return texts[:: -(-len(texts) // MAX_COUNTED)] if len(texts) > MAX_COUNTED else texts
 
 
 def padded_rows(rows_NF: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -56,9 +56,12 @@ class Index(ABC):
 
     Attributes:
         kind: its name in a recipe and in a saved folder.
+        label_scale: of a label tree.
     """
 
     kind: str
+    # With a label tree, the factor of a label's inner product in its logit; None where a score is an inner product.
+    label_scale: float | None = None
 
     def __init__(self) -> None:
         self._removed: NDArray[np.int64] = np.empty(0, dtype=np.int64)

@@ -1,87 +1,46 @@
-"""The choice of the best places from blocks of scores, as exact search makes them.
+"""The choice of the best places from the scores of all labels, by array operations alone.
 
-The columns of a block are cut into groups of adjacent columns; the maximum of a group decides whether it is
-examined. Once the running best are good, few groups are. So the choice costs little beside the matrix product that
-made the scores, less than ``torch.topk`` or ``numpy.argpartition`` over the block (docs/reference/search-index.md), and
-it keeps the law of ties, which neither of them does. Few scores that are there at once need no running best, and
-far fewer steps.
+The columns of scores are cut into groups; the K-th highest maximum of a group bounds the scores that can have a place.
+Few scores reach it, and only those are sorted.
 
-Shapes: B texts, N labels of a block, G groups of a block, W labels of a group, K places.
+Shapes: B texts, N labels, G groups, K places.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unidex.topk import PADDING, TopK
 
+# A matrix product rounds the last columns of an odd width differently from the rest, so that equal vectors would get
+# unequal scores and a tie would go to the wrong label. Every block is as wide as a multiple of this: no odd columns.
+WIDTH_MULTIPLE = 128
 GROUP = 32
-# Candidates per place; where there are more, many are equal, and RunningTopK keeps only those that can stay.
+# Candidates per place; where there are more, many are equal.
 MAX_CANDIDATES = 8
-_NAN = "scores must be numbers, but some are NaN; look for NaN or huge numbers in the vectors"
+NOT_A_NUMBER = "scores must be numbers, but some are NaN; look for NaN or huge numbers in the vectors"
+# Of the highest score: more than a matrix product errs.
+_ROUNDING = np.float32(1e-5)
 _LOWEST = np.finfo(np.float32).min
 
 
-class RunningTopK:
-    """The best places seen so far, for texts whose scores come block by block in ascending order of label id.
+def best_of_all(
+    scores_BN: NDArray[np.float32],
+    ids_N: NDArray[np.int64],
+    k: int,
+    rescore: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]] | None = None,
+) -> TopK:
+    """The k best of the scores of all labels.
 
-    A label enters only if its score is above the K-th best so far (a tie stays with the lower id, which came first).
-    """
-
-    def __init__(self, num_texts: int, k: int, device: torch.device) -> None:
-        self.scores_BK = torch.full((num_texts, k), -torch.inf, device=device)
-        self.ids_BK = torch.full((num_texts, k), PADDING, dtype=torch.int64, device=device)
-
-    def offer(self, texts: slice, scores_BN: Tensor, ids_N: Tensor) -> None:
-        """Merge a block of scores of these texts; N is a multiple of ``GROUP``, a score of -inf is no label."""
-        best_BK, k = self.scores_BK[texts], self.scores_BK.shape[1]
-        num_texts, num_groups = len(scores_BN), scores_BN.shape[1] // GROUP
-        max_BG = scores_BN.view(num_texts, num_groups, GROUP).amax(dim=2)
-        if bool(max_BG.isnan().any()):
-            raise ValueError(_NAN)
-        # The smallest number that enters: just above the K-th best, so never -inf.
-        bound_B = best_BK[:, -1].nextafter(torch.tensor(torch.inf, device=best_BK.device))
-        hit_BG = max_BG >= bound_B[:, None]
-        if k < num_groups and int(hit_BG.sum()) > k * num_texts:
-            # K groups have a maximum of at least the K-th highest maximum, so the K best labels are at least as good.
-            bound_B = bound_B.maximum(max_BG.topk(k, dim=1, sorted=False).values.amin(dim=1))
-            hit_BG = max_BG >= bound_B[:, None]
-        hits = hit_BG.flatten().nonzero().squeeze(1)
-        if len(hits) == 0:
-            return
-        text_of_hit = hits // num_groups
-        candidates_HW = scores_BN.view(-1, GROUP).index_select(0, hits)
-        hit, offset = (candidates_HW >= bound_B[text_of_hit, None]).nonzero(as_tuple=True)
-        text, score = text_of_hit[hit], candidates_HW[hit, offset]
-        label = ids_N[hits[hit] % num_groups * GROUP + offset]
-
-        # Of many labels that tie at the bound (all of them, for a vector of zeros) only the K lowest ids can stay.
-        tied = score == bound_B[text]
-        kept = ~tied | (_rank_in_row(text, tied, num_texts) < k)
-        text, score, label = text[kept], score[kept], label[kept]
-        place = k + _rank_in_row(text, torch.ones_like(text, dtype=torch.bool), num_texts)
-        width = int(place.max()) + 1
-        merged_scores = torch.full((num_texts, width), -torch.inf, device=score.device)
-        merged_ids = torch.full((num_texts, width), PADDING, dtype=torch.int64, device=score.device)
-        merged_scores[:, :k], merged_ids[:, :k] = best_BK, self.ids_BK[texts]
-        merged_scores[text, place], merged_ids[text, place] = score, label
-        # Ids ascend among equal scores in `merged`, so a stable sort keeps the lower one first.
-        sorted_scores, order = merged_scores.sort(dim=1, descending=True, stable=True)
-        self.scores_BK[texts] = sorted_scores[:, :k]
-        self.ids_BK[texts] = merged_ids.gather(1, order[:, :k])
-
-    def result(self) -> TopK:
-        """The places as they are now."""
-        return TopK(self.ids_BK.cpu().numpy(), self.scores_BK.cpu().numpy())
-
-
-def best_of_all(scores_BN: NDArray[np.float32], ids_N: NDArray[np.int64], k: int) -> TopK | None:
-    """The k best of scores that are all there; None where so many are equal that ``RunningTopK`` is faster.
-
-    N is a multiple of ``GROUP``, ids ascend, and a score of -inf is no label.
+    Args:
+        scores_BN: N is a multiple of ``GROUP``, and a score of -inf is no label.
+        ids_N: ids of the labels, ascending.
+        k: number of places.
+        rescore: the score of each pair (texts[i], columns[i]), where a matrix product rounds equal vectors differently
+            by their places; the candidates are ranked by it. Texts that many labels tie for are ranked without it.
 
     >>> scores = np.full((1, 64), -np.inf, dtype=np.float32)
     >>> scores[0, :4] = [0.5, 0.9, 0.5, -0.1]
@@ -94,25 +53,30 @@ def best_of_all(scores_BN: NDArray[np.float32], ids_N: NDArray[np.int64], k: int
     # Here a group has every num_groups-th label: its maximum is then computed along contiguous memory.
     max_BG = scores_BN.reshape(num_texts, GROUP, num_groups).max(axis=1)
     if np.isnan(max_BG).any():
-        raise ValueError(_NAN)
+        raise ValueError(NOT_A_NUMBER)
     # K groups have a maximum of at least the K-th highest maximum, so the K best labels are at least as good.
     bound_B1 = np.full((num_texts, 1), _LOWEST)
     if k < num_groups:
         bound_B1 = np.maximum(np.partition(max_BG, num_groups - k, axis=1)[:, num_groups - k, None], _LOWEST)
+        if rescore is not None:
+            highest_B1 = np.maximum(np.abs(max_BG.max(axis=1, keepdims=True, initial=_LOWEST)), np.abs(bound_B1))
+            bound_B1 = np.maximum(bound_B1 - _ROUNDING * np.minimum(highest_B1, -_LOWEST), _LOWEST)
     candidates = np.flatnonzero(scores_BN >= bound_B1)
-    if len(candidates) > MAX_CANDIDATES * k * num_texts:
-        return None
-    text, column = np.divmod(candidates, width)
+    text, column = np.divmod(candidates, width) if width else (candidates, candidates)
     counts_B = np.bincount(text, minlength=num_texts)
+    # Texts that many labels tie for, as for a vector of zeros, are few; all their scores are sorted.
+    crowded = np.flatnonzero(counts_B > MAX_CANDIDATES * k)
+    if len(crowded):
+        counts_B[crowded] = 0
+        kept = ~np.isin(text, crowded)
+        candidates, text, column = candidates[kept], text[kept], column[kept]
     place = np.arange(len(candidates)) - (np.cumsum(counts_B) - counts_B)[text]
     shape = (num_texts, int(counts_B.max(initial=0)))
     ids, scores = np.full(shape, PADDING, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
-    ids[text, place], scores[text, place] = ids_N[column], scores_BN.reshape(-1)[candidates]
-    return TopK.rank(ids, scores).first(k)
-
-
-def _rank_in_row(row_P: Tensor, counted_P: Tensor, num_rows: int) -> Tensor:
-    """How many counted entries stand before each entry in its row, for entries sorted by row."""
-    before_P = counted_P.cumsum(0) - counted_P.long()
-    first_R = torch.searchsorted(row_P, torch.arange(num_rows, device=row_P.device))
-    return before_P - before_P[first_R[row_P]]
+    ids[text, place] = ids_N[column]
+    scores[text, place] = scores_BN.reshape(-1)[candidates] if rescore is None else rescore(text, column)
+    best = TopK.rank(ids, scores).first(k)
+    for row in crowded.tolist():
+        of_row = TopK.rank(ids_N[None], scores_BN[row : row + 1]).first(k)
+        best.ids[row], best.scores[row] = of_row.ids[0], of_row.scores[0]
+    return best

@@ -25,7 +25,7 @@ from unidex.errors import ModelError
 from unidex.index.base import Vectors, check_vectors, check_whole_numbers
 from unidex.index.faiss_library import StoredVectors, as_array, library, reading, stored_vectors, threads
 from unidex.index.point_labels import Points
-from unidex.storage.mapped import load_array
+from unidex.index.stored_rows import read_rows, write_rows
 from unidex.topk import TopK
 
 CODED_FROM = 1 << 12  # labels; fewer are searched exactly, which is as quick
@@ -91,7 +91,7 @@ class PqIndex(StoredVectors):
     def _read(cls, folder: Path, manifest: dict[str, Any]) -> Self:
         num_ids, dim = manifest["num_ids"], manifest["dim"]
         flat = library().IndexFlatIP(dim)
-        flat.add(as_array(load_array(folder / "vectors.npy", (num_ids, dim), mapped=num_ids > 0)))
+        flat.add(as_array(read_rows(folder, (num_ids, dim))))
         with reading(folder):
             settings, learned_from = PqSettings(**manifest["settings"]), int(manifest["learned_from"])
             codes = library().read_index(str(folder / "codes.faiss")) if learned_from else None
@@ -108,7 +108,7 @@ class PqIndex(StoredVectors):
         return {"settings": asdict(self._settings), "learned_from": self._learned_from}
 
     def _write(self, folder: Path) -> None:
-        np.save(folder / "vectors.npy", stored_vectors(self._flat))
+        write_rows(folder, (self.num_ids, self.dim), [stored_vectors(self._flat)])
         if self._codes is not None:
             library().write_index(self._codes, str(folder / "codes.faiss"))
         self._points.write(folder)

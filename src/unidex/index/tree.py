@@ -24,7 +24,10 @@ from torch import Tensor
 
 from unidex.errors import ModelError
 from unidex.index.base import Index, Vectors, check_ids, check_vectors
-from unidex.index.exact import WIDTH_MULTIPLE, as_tensor
+from unidex.index.best_places import WIDTH_MULTIPLE
+from unidex.index.exact import as_rows
+from unidex.index.stored_rows import read_rows, write_rows
+from unidex.index.tensor_search import as_tensor
 from unidex.nn.candidate_scores import NUMBERS_AT_ONCE, candidate_scores, is_dense
 from unidex.nn.label_tree import LabelTree
 from unidex.storage.mapped import load_array
@@ -51,6 +54,7 @@ class TreeIndex(Index):
     ) -> None:
         super().__init__()
         self.tree, self.clusters, self.beam, self.scale = tree, list(clusters), list(beam), scale
+        self.label_scale = scale
         self._vectors = vectors_LD
         self._children = [torch.from_numpy(children).to(vectors_LD.device) for children in tree.children]
 
@@ -91,14 +95,14 @@ class TreeIndex(Index):
         tree = LabelTree(tuple(parents), levels)
         if tree.num_clusters != tuple(len(part) for part in clusters):
             raise ModelError(f"{folder}: a tree must have one vector per cluster, but has not; build it again")
-        vectors = load_array(folder / "vectors.npy", (num_ids, manifest["dim"]), mapped=num_ids > 0)
+        vectors = read_rows(folder, (num_ids, manifest["dim"]))
         return cls(as_tensor(vectors), tree, clusters, beam, scale)
 
     def _about(self) -> dict[str, Any]:
         return {"settings": {"levels": list(self.tree.levels), "beam": self.beam, "scale": self.scale}}
 
     def _write(self, folder: Path) -> None:
-        np.save(folder / "vectors.npy", self._vectors.cpu().numpy())
+        write_rows(folder, (self.num_ids, self.dim), [as_rows(self._vectors)])
         for level, (parents, clusters) in enumerate(zip(self.tree.parents, self.clusters, strict=True)):
             np.save(folder / f"parents_{level}.npy", parents)
             np.save(folder / f"clusters_{level}.npy", clusters.cpu().numpy())

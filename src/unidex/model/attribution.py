@@ -12,21 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from torch import Tensor
 
 from unidex.errors import ModelError
 from unidex.features.word_places import merged
 from unidex.features.word_strings import placed_words
-from unidex.nn.encoder_protocol import HasExactAttribution, HasGradientAttribution
-from unidex.nn.heads import ClassifierHead, DualHead
-from unidex.nn.network import Network
+from unidex.nn.array_network import ArrayHead
 
 _MIN_LENGTH = 1e-12  # as torch's normalize has it
-# Labels whose gradients are computed together: each is one more copy of the text in the pass.
-_LABELS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,16 +34,20 @@ class Attribution:
 
 
 def attribute(
-    network: Network, text: str, dual_LD: NDArray[np.float32] | None, classifier_LD: NDArray[np.float32] | None
+    network: Any, text: str, dual_LD: NDArray[np.float32] | None, classifier_LD: NDArray[np.float32] | None
 ) -> Attribution:
     """Attribute the scores of labels to the words of one text.
 
     The vectors of labels are those of each head, with its weight; None where a head is not used.
     """
-    if isinstance(network.encoder, HasExactAttribution):
+    # Protocols of `unidex.nn.encoder_protocol`, by their methods: a check of types would load torch.
+    if hasattr(network.encoder, "linearised"):
         return _by_features(network, text, dual_LD, classifier_LD)
-    if isinstance(network.encoder, HasGradientAttribution):
-        return _by_gradients(network, text, dual_LD, classifier_LD)
+    if hasattr(network.encoder, "from_embeddings"):
+        from unidex.model.gradient_attribution import token_scores
+
+        starts, ends, values_LT, rest_L = token_scores(network, text, dual_LD, classifier_LD)
+        return _laid_out(text, starts, ends, np.arange(len(starts)), np.ones(len(starts)), values_LT, rest_L)
     raise ModelError(
         "an explanation needs an encoder that attributes its vectors to words, but "
         f"{type(network.encoder).__name__} does not; predict without explaining"
@@ -57,8 +55,8 @@ def attribute(
 
 
 def feature_scores(
-    encoder: HasExactAttribution,
-    head: DualHead | ClassifierHead,
+    encoder: Any,
+    head: Any,
     ids_U: NDArray[np.integer[Any]],
     weights_U: NDArray[np.floating[Any]],
     labels_LD: NDArray[np.floating[Any]],
@@ -73,32 +71,33 @@ def feature_scores(
 
     References: the rescale rule of DeepLIFT (Shrikumar et al., arXiv 1704.02685), with 0 as its reference.
     """
+    head = head if isinstance(head, ArrayHead) else head.arrays()
     encoded, attribute_features = encoder.linearised(ids_U, weights_U)
     out, slopes = encoded, None
     if head.linear is not None:
-        out = _numbers(head.linear.weight) @ encoded + _numbers(head.linear.bias)
-        if isinstance(head, DualHead):
+        out = head.linear.weight.astype(np.float64) @ encoded + head.linear.bias.astype(np.float64)
+        if head.is_bent:
             slopes = _tanh_slopes(out)
             out = out * slopes
     # From the label's side: the factor of each number, step by step back to the encoder's vector.
     counts_LD = labels_LD.astype(np.float64)
     rest_L = np.zeros(len(counts_LD))
-    if isinstance(head, ClassifierHead) and head.bias:
+    if head.bias:
         rest_L += counts_LD[:, -1]
         counts_LD = counts_LD[:, :-1]
-    if head.normalised if isinstance(head, DualHead) else head.searched == "unit":
+    if head.is_unit:
         counts_LD = counts_LD / max(float(np.linalg.norm(out)), _MIN_LENGTH)
     if head.linear is not None:
         if slopes is not None:
             counts_LD = counts_LD * slopes
-        rest_L += counts_LD @ _numbers(head.linear.bias)
-        counts_LD = counts_LD @ _numbers(head.linear.weight)
+        rest_L += counts_LD @ head.linear.bias.astype(np.float64)
+        counts_LD = counts_LD @ head.linear.weight.astype(np.float64)
     scores_LU, of_none_L = attribute_features(counts_LD)
     return scores_LU, rest_L + of_none_L
 
 
 def _by_features(
-    network: Network, text: str, dual_LD: NDArray[np.float32] | None, classifier_LD: NDArray[np.float32] | None
+    network: Any, text: str, dual_LD: NDArray[np.float32] | None, classifier_LD: NDArray[np.float32] | None
 ) -> Attribution:
     encoder = network.encoder
     ids_U, weights_U = encoder.features.transform_one(text)
@@ -112,38 +111,6 @@ def _by_features(
     column_O = np.searchsorted(ids_U, placed.features)
     totals_U = np.bincount(column_O, weights=placed.shares, minlength=len(ids_U))
     return _laid_out(text, placed.starts, placed.ends, column_O, placed.shares / totals_U[column_O], scores_LU, rest_L)
-
-
-def _by_gradients(
-    network: Network, text: str, dual_LD: NDArray[np.float32] | None, classifier_LD: NDArray[np.float32] | None
-) -> Attribution:
-    """Gradient x input: to first order, how much the score would fall without a token's vector.
-
-    The contributions are approximate, and the rest is what is left of the score.
-    """
-    parts = [part for part in (dual_LD, classifier_LD) if part is not None]
-    scores_L: list[float] = []
-    tokens_LT: list[NDArray[np.float64]] = []
-    for start in range(0, len(parts[0]), _LABELS_AT_ONCE):
-        block = slice(start, start + _LABELS_AT_ONCE)
-        with torch.enable_grad():
-            encoded_LD, inputs_LTD = network.encoder.from_embeddings(text, len(parts[0][block]))
-            head_scores_L = torch.zeros(len(encoded_LD), device=encoded_LD.device)
-            if network.dual is not None and dual_LD is not None:
-                head_scores_L = head_scores_L + (network.dual(encoded_LD) * _tensor(dual_LD[block], encoded_LD)).sum(
-                    dim=1
-                )
-            if network.classifier is not None and classifier_LD is not None:
-                vectors = network.classifier.as_searched(network.classifier(encoded_LD))
-                head_scores_L = head_scores_L + (vectors * _tensor(classifier_LD[block], encoded_LD)).sum(dim=1)
-            (slopes_LTD,) = torch.autograd.grad(head_scores_L.sum(), inputs_LTD)
-        scores_L += head_scores_L.tolist()
-        tokens_LT.append(_numbers((slopes_LTD * inputs_LTD).sum(dim=2)))
-    values_LT = np.concatenate(tokens_LT)
-    starts, ends = np.array(network.encoder.token_places(text), dtype=np.int64).reshape(-1, 2).T
-    column = np.arange(len(starts))
-    rest_L = np.array(scores_L) - values_LT.sum(axis=1)
-    return _laid_out(text, starts, ends, column, np.ones(len(starts)), values_LT, rest_L)
 
 
 def _laid_out(
@@ -182,12 +149,3 @@ def _tanh_slopes(values: NDArray[np.float64]) -> NDArray[np.float64]:
     is_zero = values == 0
     slopes: NDArray[np.float64] = np.where(is_zero, 1.0, np.tanh(values) / np.where(is_zero, 1.0, values))
     return slopes
-
-
-def _numbers(tensor: Tensor) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = tensor.detach().cpu().double().numpy()
-    return found
-
-
-def _tensor(array: NDArray[np.float32], like: Tensor) -> Tensor:
-    return torch.from_numpy(array).to(like)

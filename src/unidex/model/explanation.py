@@ -93,7 +93,8 @@ def explain(
     if k < 1:
         raise DataError(f"k must be at least 1, but is {k}")
     scorer, queries = model.scorer, model.queries([text], mode)
-    best = scorer.search(queries, k, mode=mode)
+    allowed, forbidden = model.choose_labels()
+    best = scorer.search(queries, k, mode=mode, allowed=allowed, forbidden=forbidden)
     predicted = [label for label in best.ids[0].tolist() if label >= 0]
     chosen = predicted if labels is None else _ids_of(model, labels)
     if not chosen:
@@ -103,7 +104,7 @@ def explain(
     parts = {name: values[0].astype(np.float64) for name, values in contributions.items()}
     scores = sum_parts(parts)
     vectors = scorer.head_vectors(ids, mode)
-    words = attribute(model.network, text, vectors.get("dual"), vectors.get("classifier"))
+    words = attribute(model.vectoriser, text, vectors.get("dual"), vectors.get("classifier"))
     probabilities = _probabilities(model, text, mode, best, ids, scores)
     texts = _nearest_texts(model, text, queries.vectors if mode == "both" else None, chosen, num_texts)
     others = list(dict.fromkeys([*predicted, *chosen]))

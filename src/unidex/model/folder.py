@@ -1,6 +1,6 @@
 """The model folder: written whole or not at all, and checked before it is read.
 
-``config.toml``, ``encoder.safetensors``, ``encoder/``, ``classifier.safetensors``, ``labels.jsonl``, ``index/``,
+``config.toml``, ``encoder.safetensors``, ``encoder/``, ``labels.jsonl``, ``index/`` (with the classifiers),
 ``neighbours/`` (the kNN part), ``lexical/``, ``pretrained/``, ``calibration.json``, ``ranker.json``, ``metrics.json``,
 ``train.jsonl``, ``train_texts.npy``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
 """
@@ -23,15 +23,13 @@ from unidex.config.recipes import read_saved
 from unidex.config.renamed import OLD_NAMES
 from unidex.data.concepts import NOTHING, Concept, concept_of, fields_of
 from unidex.data.text_hashes import TextHashes
-from unidex.encoders.registry import load_encoder, saves_weights
+from unidex.encoders.registry import array_reader, load_encoder, saves_weights
 from unidex.errors import ModelError
 from unidex.model.label_set import LabelSet
-from unidex.nn.assembly import build_network
-from unidex.nn.network import Network
+from unidex.nn.array_network import ENCODER_TABLES, ArrayNetwork
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.knn import KnnPart
-from unidex.scoring.label_index import label_tree, restore_clusters
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.pretrained import PretrainedPart
@@ -39,21 +37,24 @@ from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
 from unidex.storage.disk_errors import writing
 from unidex.storage.locks import locked
-from unidex.storage.mapped import load_tensors
+from unidex.storage.mapped import load_arrays
 from unidex.storage.tensors import save_tensors
 
 if TYPE_CHECKING:
+    from unidex.index import Index
     from unidex.model.model import Model
+    from unidex.nn.network import Network
 
 FORMAT = 4
-# Before 4, the weights of a transformer were in encoder.safetensors, not in encoder/.
+# Before 4, the weights of a transformer were in encoder.safetensors, not in encoder/, and the classifiers in a file of
+# their own too.
 _READ = (*OLD_NAMES, 3, FORMAT)
 # The files and folders that are read, beside the manifest and the journal of label changes.
 _PARTS = (
     "config.toml",
     "encoder.safetensors",
     "encoder",
-    "classifier.safetensors",
+    "classifier.safetensors",  # in formats before 4
     "labels.jsonl",
     "index",
     "neighbours",
@@ -66,8 +67,6 @@ _PARTS = (
     "train.jsonl",
     "train_texts.npy",
 )
-# Row tables that are saved with the dense weights of the encoder.
-_ENCODER_TABLES = ("features", "classifier_features")
 _ENCODER = "encoder."  # before the names of the encoder's dense weights in a network
 
 
@@ -109,7 +108,7 @@ def restore(folder: Path) -> None:
 
 def load(
     folder: Path, device: str = "cpu"
-) -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
+) -> tuple[Config, Network | ArrayNetwork, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
     """Read the parts of a model, in the order of its arguments; every file is checked against the manifest first."""
     restore(folder)
     _check_manifest(folder)
@@ -126,12 +125,9 @@ def load(
 
 def _read(
     folder: Path, device: str
-) -> tuple[Config, Network, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
+) -> tuple[Config, Network | ArrayNetwork, LabelSet, Scorer, dict[str, Any], str, TextHashes | None]:
     config = read_saved(folder)
     try:
-        dense = load_tensors(folder / "encoder.safetensors", device=device)
-        classifier_file = folder / "classifier.safetensors"
-        rows = load_tensors(classifier_file, device=device) if classifier_file.exists() else {}
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         log = (folder / "train.jsonl").read_text(encoding="utf-8")
         calibration = _read_json(folder / "calibration.json")
@@ -139,23 +135,11 @@ def _read(
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
     labels = _read_labels(folder / "labels.jsonl")
-    encoder = load_encoder(config, folder / "encoder")
     index = indexes.load(folder / "index")
-    # One label: the table is replaced at once by the saved one.
-    network = build_network(config, encoder, 1, device, label_tree(index))
-    restore_clusters(network, index)
-    tables = network.tables()
-    for name in _ENCODER_TABLES:
-        if name in tables:
-            tables[name].weight = dense.pop(name)
-    if network.classifiers is not None:
-        network.classifiers.weight = rows["classifiers"]
-    if saves_weights(config) and not any(name.startswith(_ENCODER) for name in dense):
-        dense |= {name: weight for name, weight in network.state_dict().items() if name.startswith(_ENCODER)}
-    network.load_state_dict(dense)
+    network = _read_network(folder, config, index, device)
     knn_folder, lexical_folder, frozen_folder = (folder / name for name in ("neighbours", "lexical", "pretrained"))
     scorer = Scorer(
-        Layout.of(network, Weights.of(config.predict)),
+        Layout.of(network, Weights.of(config.predict), config.predict.precision),
         index,
         labels,
         KnnPart.load(knn_folder) if knn_folder.is_dir() else None,
@@ -169,6 +153,21 @@ def _read(
     return config, network, labels, scorer, metrics, log, train_texts
 
 
+def _read_network(folder: Path, config: Config, index: Index, device: str) -> Network | ArrayNetwork:
+    """The network by array operations where it can do with them; else as a torch module, without its classifiers."""
+    file = folder / "encoder.safetensors"
+    reader = None if config.tree.levels else array_reader(config.encoder.kind)
+    try:
+        read = None if reader is None else reader.load(config, folder / "encoder")
+        if read is not None:
+            return ArrayNetwork.load(config, read, load_arrays(file))
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
+    from unidex.model.restored_network import read_network
+
+    return read_network(config, load_encoder(config, folder / "encoder"), file, index, device)
+
+
 def _read_json(file: Path) -> Any:
     """The value in a JSON file; None where there is no file."""
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
@@ -176,18 +175,14 @@ def _read_json(file: Path) -> Any:
 
 def write_parts(folder: Path, model: Model) -> None:
     """Write all files of a model into an empty folder."""
-    network, scorer = model.network, model.scorer
+    scorer = model.scorer
     (folder / "config.toml").write_text(model.config.as_toml(), encoding="utf-8")
-    tables = network.tables()
-    dense = network.state_dict()
-    if saves_weights(model.config):
-        dense = {name: tensor for name, tensor in dense.items() if not name.startswith(_ENCODER)}
-    dense |= {name: tables[name].weight for name in _ENCODER_TABLES if name in tables}
-    save_tensors(dense, folder / "encoder.safetensors")
-    if "classifiers" in tables:
-        save_tensors({"classifiers": tables["classifiers"].weight}, folder / "classifier.safetensors")
+    weights = _weights(model.vectoriser)
+    if not isinstance(model.vectoriser, ArrayNetwork) and saves_weights(model.config):
+        weights = {name: tensor for name, tensor in weights.items() if not name.startswith(_ENCODER)}
+    save_tensors(weights, folder / "encoder.safetensors")
     (folder / "encoder").mkdir()
-    network.encoder.save(folder / "encoder")
+    model.encoder.save(folder / "encoder")
     for file in folder.rglob("*.safetensors"):
         # safetensors lets only the owner read them, but a service often runs as another user.
         file.chmod(0o644)
@@ -210,6 +205,14 @@ def write_parts(folder: Path, model: Model) -> None:
     (folder / "MODEL_CARD.md").write_text(_card(model), encoding="utf-8")
     manifest = {"format": FORMAT, "files": _hashes(folder)}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _weights(network: Network | ArrayNetwork) -> dict[str, Any]:
+    """Everything that is learned but the classifiers, which are in the index, as arrays or tensors."""
+    if isinstance(network, ArrayNetwork):
+        return network.weights()
+    tables = network.tables()
+    return network.state_dict() | {name: tables[name].weight for name in ENCODER_TABLES.values() if name in tables}
 
 
 class _WrittenLabel(Concept, frozen=True):

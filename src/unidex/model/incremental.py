@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -25,6 +24,7 @@ from unidex.errors import DataError, listed
 from unidex.index.exact import search_exact
 from unidex.model.model import Model
 from unidex.model.rotation import Pairs, pair_scores, rotate
+from unidex.nn.vectors import as_array
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.layout import Head
 from unidex.sparse_rows import contains
@@ -56,10 +56,8 @@ def teach(model: Model, texts: Sequence[str], positives: sparse.csr_array) -> di
         old_UD = layout.vectors_of(rows_UD, head)
         new_UD = rotate(old_UD, _pairs(model, material, labels, head, temperature))
         rows_UD = layout.with_head(rows_UD, head, new_UD)
-        if head == "classifier":
-            _write_classifiers(model, labels, new_UD)
     frequencies = model.labels.frequencies + np.bincount(positives.indices, minlength=len(model.labels))
-    scorer.index.replace(labels, layout.with_frequencies(rows_UD, frequencies[labels]))
+    model.replace_rows(labels, layout.with_frequencies(rows_UD, frequencies[labels]))
     model.labels = replace(model.labels, frequencies=frequencies)
     known.remember(model, texts, vectors_NJ, positives)
     model.know_texts(texts)
@@ -105,14 +103,14 @@ def _encode(model: Model, texts: Sequence[str], what: str) -> NDArray[np.float32
     """Vectors of both heads side by side."""
     layout = model.scorer.layout
     blocks = [np.empty((0, layout.num_head_columns), dtype=np.float32)]
-    blocks += [layout.side_by_side(vectors).cpu().numpy() for vectors in model.vector_blocks(texts, what)]
+    blocks += [layout.side_by_side(vectors) for vectors in model.vector_blocks(texts, what)]
     return np.concatenate(blocks)
 
 
 def _trained_heads(model: Model) -> dict[Head, float]:
     """The heads with a weight above 0, each with the divisor of its scores in training."""
     heads, layout = model.config.heads, model.scorer.layout
-    dual, classifier = (-model.network.log_scales).exp().tolist()
+    dual, classifier = np.exp(-as_array(model.vectoriser.log_scales)).tolist()
     as_trained = heads.classifier_normalised == (heads.classifier_search_vectors == "unit")
     temperatures = {"dual": dual, "classifier": classifier if as_trained else TEMPERATURE}
     return {name: temperatures[name] for name in layout.heads if layout.weight(name) > 0}
@@ -244,18 +242,6 @@ def _pairs(model: Model, material: _Material, chosen: NDArray[np.int64], head: H
         score_F / temperature,
         temperature,
     )
-
-
-def _write_classifiers(model: Model, labels: NDArray[np.int64], vectors_UD: NDArray[np.float32]) -> None:
-    """Write classifiers back; where unit vectors are searched, the length of each does not change."""
-    table = model.network.classifiers
-    assert table is not None
-    ids = torch.from_numpy(labels).to(table.weight.device)
-    rows = torch.from_numpy(vectors_UD).to(table.weight)
-    if model.config.heads.classifier_search_vectors == "unit":
-        lengths = table.weight[ids].norm(dim=1, keepdim=True)
-        rows = rows * torch.where(lengths == 0, torch.ones_like(lengths), lengths)
-    table.weight = table.weight.index_copy(0, ids, rows)
 
 
 def _ones(pairs: Any) -> sparse.csr_array:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from unidex.data.concepts import NOTHING, Concept, fields_of, joined_text, joined_texts, text_in
 from unidex.data.dataset import Dataset
@@ -59,6 +60,7 @@ class LabelSet:
     # The two arrays are the first part of larger ones, into which they grow.
     _rooms: dict[str, NDArray[Any]] = field(init=False, repr=False)
     _orders: dict[Order, NDArray[np.int64]] = field(init=False, repr=False, default_factory=dict)
+    _broader: dict[int, frozenset[int]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         # Copies: the lists that this set was made from must not grow with it.
@@ -141,6 +143,55 @@ class LabelSet:
         """All texts of each label as one."""
         return joined_texts(self.texts, self.concepts)
 
+    @cached_property
+    def languages(self) -> list[str]:
+        """Languages that labels have a name in, in the order of their tags."""
+        found = {concept.language for concept in self.concepts.values()}
+        for concept in self.concepts.values():
+            found |= {term.language for term in concept.texts if term.kind == "preferred"}
+        return sorted(found - {""})
+
+    @cached_property
+    def has_notations(self) -> bool:
+        """Whether a label has a notation."""
+        return any(concept.notation for concept in self.concepts.values())
+
+    def notation(self, label: int) -> str:
+        """The notation of a label; "" where it has none."""
+        return self.concepts.get(label, NOTHING).notation
+
+    def broader(self, label: int) -> frozenset[int]:
+        """All labels broader than a label, at any distance; without removed ones."""
+        if label not in self._broader:
+            found: set[int] = set()
+            waiting = [label]
+            while waiting:
+                for uid in self.concepts.get(waiting.pop(), NOTHING).broader:
+                    other = self._ids.get(uid, label)
+                    if other not in found and other != label:
+                        found.add(other)
+                        waiting.append(other)
+            self._broader[label] = frozenset(found)
+        return self._broader[label]
+
+    def broader_pairs(self, num_labels: int) -> sparse.csr_array:
+        """The next broader labels of each label, as a matrix of ``num_labels`` rows and columns."""
+        pairs = [
+            (label, self._ids[uid])
+            for label, concept in self.concepts.items()
+            for uid in concept.broader
+            if uid in self._ids
+        ]
+        rows, columns = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return sparse.csr_array((np.ones(len(rows), dtype=bool), (rows, columns)), shape=(num_labels, num_labels))
+
+    def most_specific(self, labels: Sequence[int]) -> list[bool]:
+        """Which labels of a text stay if those with a narrower one among them are dropped."""
+        if not self.concepts:
+            return [True] * len(labels)
+        dropped = frozenset().union(*(self.broader(label) for label in labels if label >= 0))
+        return [label not in dropped for label in labels]
+
     def with_labels(
         self, texts: Sequence[str], uids: Sequence[str], concepts: Sequence[Concept] | None = None
     ) -> LabelSet:
@@ -181,13 +232,16 @@ class LabelSet:
 
     def _next(self, count: int) -> LabelSet:
         after = copy(self)
+        self._broader.clear()
+        for name in ("languages", "has_notations"):
+            after.__dict__.pop(name, None)
         after._show(count)
         return after
 
     def select(
         self, *, search: str = "", frequency: str | None = None, order: Order = "frequency"
     ) -> NDArray[np.int64]:
-        """Ids of labels that have ``search`` in their text, in any case, or as their uid; ties go by id."""
+        """Ids of labels that have ``search`` in a text, in any case, or as their uid or notation; ties go by id."""
         for what, value, known in (("order", order, ORDERS), ("frequency", frequency, (None, *CLASSES))):
             if value not in known:
                 wanted = ", ".join(str(name) for name in known if name)
@@ -199,9 +253,19 @@ class LabelSet:
         ids = ids[kept_L[ids]]
         wanted_text = search.casefold()
         if wanted_text:
-            folded, uids = self._folded, self.uids
-            ids = ids[[wanted_text in folded[label] or uids[label] == search for label in ids.tolist()]]
+            folded, uids, further = self._folded, self.uids, self._further_with(wanted_text)
+            ids = ids[
+                [wanted_text in folded[label] or uids[label] == search or label in further for label in ids.tolist()]
+            ]
         return ids
+
+    def _further_with(self, wanted: str) -> set[int]:
+        """Labels that have a text in one of their further texts, or as their notation."""
+        return {
+            label
+            for label, concept in self.concepts.items()
+            if concept.notation.casefold() == wanted or any(wanted in term.text.casefold() for term in concept.texts)
+        }
 
     def _ordered(self, order: Order) -> NDArray[np.int64]:
         if order not in self._orders:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,16 +25,18 @@ from unidex.model.label_set import LabelSet
 from unidex.model.model_methods import ModelMethods
 from unidex.model.new_labels import initial_classifiers
 from unidex.model.refusals import check_verb
-from unidex.nn.network import Network, Vectors
-from unidex.scoring.computed_rows import TextRows
+from unidex.nn.array_network import ArrayNetwork
+from unidex.nn.vectors import Vectors, as_array
 from unidex.scoring.knn import KnnPart
-from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import Layout, Mode, Weights
 from unidex.scoring.queries import Queries
 from unidex.scoring.scorer import Scorer
 from unidex.scoring.snippets import Snippets
 from unidex.storage.locks import locked
 from unidex.topk import TopK
+
+if TYPE_CHECKING:
+    from unidex.nn.network import Network
 
 BLOCK = 1024
 _READINGS = 3
@@ -45,7 +47,8 @@ class Model(ModelMethods):
 
     Attributes:
         config: the recipe.
-        network: encoders, heads and classifiers.
+        vectoriser: from texts to vectors: the network by array operations where its encoder allows it, which needs no
+            torch; else the network.
         scorer: ranks labels by the queries of texts.
         metrics: measured values and choices.
         log: train.jsonl, one JSON object per line.
@@ -56,7 +59,7 @@ class Model(ModelMethods):
     def __init__(
         self,
         config: Config,
-        network: Network,
+        network: Network | ArrayNetwork,
         labels: LabelSet,
         scorer: Scorer,
         metrics: dict[str, Any],
@@ -64,12 +67,42 @@ class Model(ModelMethods):
         train_texts: TextHashes | None = None,
     ) -> None:
         self.config: Config = config
-        self.network, self.metrics, self.log, self.train_texts = network, metrics, log, train_texts
+        self.vectoriser: Network | ArrayNetwork = network
+        self._network: Network | None = None
+        self._is_network_old = False  # whether labels have changed since its classifiers were made
+        if not isinstance(network, ArrayNetwork):
+            network.eval()
+            self._network = network
+            self.vectoriser = network.arrays(config.predict.precision) or network
+        self.metrics, self.log, self.train_texts = metrics, log, train_texts
         self.scorer: Scorer = scorer
         # A copy: labels that are added here must not appear elsewhere.
         self.labels = replace(labels)
         self.journal: Journal | None = None
-        self.network.eval()
+
+    @property
+    def network(self) -> Network:
+        """Encoders, heads and classifiers for torch.
+
+        Of a loaded model it is built when it is asked for. Classifiers change in the index alone; those of the network
+        are made from it when they have changed.
+        """
+        if self._network is None:
+            from unidex.model.restored_network import restored_network
+
+            assert isinstance(self.vectoriser, ArrayNetwork)
+            self._network = restored_network(self.config, self.vectoriser, self.scorer)
+        elif self._is_network_old:
+            from unidex.model.restored_network import restore_classifiers
+
+            restore_classifiers(self._network, self.scorer)
+        self._is_network_old = False
+        return self._network
+
+    def replace_rows(self, ids: NDArray[np.int64], rows_UD: NDArray[np.float32]) -> None:
+        """Give labels other rows in the index."""
+        self.scorer.index.replace(ids, rows_UD)
+        self._is_network_old = True
 
     @property
     def labels(self) -> LabelSet:
@@ -109,15 +142,22 @@ class Model(ModelMethods):
         themselves, for snippets. A model with snippets has a kNN part even where that has weight 0. Large files of
         the build are in ``scratch``, a folder, where an interrupted build is continued.
         """
+        from unidex.scoring.computed_rows import TextRows
+        from unidex.scoring.label_index import build_index
+
         network.eval()
         predict = config.predict
-        layout = Layout.of(network, Weights.of(predict))
-        index = build_index(network, layout, prepared_labels, labels.frequencies, predict.index, scratch=scratch)
+        layout = Layout.of(network, Weights.of(predict), predict.precision)
+        # Label texts and train texts get the vectors that texts will have: those of the stored precision.
+        arrays = network.arrays(predict.precision)
+        index = build_index(
+            network, layout, prepared_labels, labels.frequencies, predict.index, scratch=scratch, arrays=arrays
+        )
         knn = snippets = None
         if train_texts is not None and predict.snippet_length > 0:
             snippets = Snippets.of(train_texts, predict.snippet_length)
         if train is not None and (predict.knn > 0 or predict.rank == "learned" or snippets is not None):
-            with TextRows(network, layout, train[0]).stored(scratch) as text_vectors:
+            with TextRows(network, layout, train[0], arrays).stored(scratch) as text_vectors:
                 knn = KnnPart.of(
                     text_vectors,
                     train[1],
@@ -127,11 +167,16 @@ class Model(ModelMethods):
                 )
         return cls(config, network, labels, Scorer(layout, index, labels, knn), metrics or {})
 
+    @property
+    def encoder(self) -> Any:
+        """What prepares texts, and knows their words if it has a vocabulary."""
+        return self.vectoriser.encoder
+
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of texts by each head."""
+        """The vectors of texts by each head, as arrays."""
         if isinstance(texts, str):
             raise DataError("texts must be a list of texts, but is one text; write [text]")
-        return self.network.text_vectors(self.network.encoder.prepare(texts))
+        return self.vectoriser.text_vectors(self.encoder.prepare(texts)).arrays()
 
     def vector_blocks(self, texts: Sequence[str], what: str = "encoding") -> Iterator[Vectors]:
         """The vectors of many texts, block by block."""
@@ -144,7 +189,7 @@ class Model(ModelMethods):
     def encode(self, texts: Sequence[str], mode: Mode | None = None) -> NDArray[np.float32]:
         """The queries of texts in a mode, as `unidex.scoring.layout` lays them out."""
         mode = mode or self.config.predict.mode
-        queries: NDArray[np.float32] = self.scorer.layout.queries(self.vectors(texts), mode).cpu().numpy()
+        queries: NDArray[np.float32] = self.scorer.layout.queries(self.vectors(texts), mode)
         return queries
 
     def queries(self, texts: Sequence[str], mode: Mode = "both") -> Queries:
@@ -163,6 +208,7 @@ class Model(ModelMethods):
         """The k best labels of each text: ids and scores alone, for metrics; ``predict`` gives names."""
         if k < 1:
             raise DataError(f"k must be at least 1, but is {k}")
+        allowed, forbidden = self.choose_labels(allowed, forbidden)
         mode = mode or self.config.predict.mode
         blocks = [
             self.scorer.search(
@@ -209,7 +255,7 @@ class Model(ModelMethods):
                 f"{positives.shape[0]} x {positives.shape[1]}"
             )
         blocks = [np.empty((0, knn.dim), dtype=np.float32)]
-        blocks += [layout.knn_vectors(vectors).cpu().numpy() for vectors in self.vector_blocks(texts)]
+        blocks += [layout.knn_vectors(vectors) for vectors in self.vector_blocks(texts)]
         # All at once: if they are so many that lists are made, k-means must see all of them.
         knn.add(np.concatenate(blocks), positives, texts)
         if self.scorer.pretrained is not None:
@@ -252,16 +298,15 @@ class Model(ModelMethods):
         check_verb("add_labels", self)
         if not texts:
             return np.empty(0, dtype=np.int64)
-        scorer, network = self.scorer, self.network
+        scorer = self.scorer
         all_texts = [joined_text(text, concept) for text, concept in zip(texts, concepts, strict=True)]
         dual, classifier = self.vectors(all_texts).dual, None
         assert dual is not None
-        if network.classifiers is not None and network.classifier is not None:
-            rows = initial_classifiers(dual, network.classifiers.weight, self.labels.frequencies, scorer)
-            network.classifiers.grow(rows)
-            classifier = network.classifier.as_searched(rows)
+        if "classifier" in scorer.layout.heads:
+            classifier = initial_classifiers(dual, self.labels.frequencies, scorer, self.config.heads)
         no_texts = np.zeros(len(texts), dtype=np.int64)
-        ids = scorer.index.add(scorer.layout.rows(Vectors(dual, classifier), no_texts).cpu().numpy())
+        ids = scorer.index.add(as_array(scorer.layout.rows(Vectors(dual, classifier), no_texts)))
+        self._is_network_old = True
         self.labels = self.labels.with_labels(texts, new_uids, concepts)
         if scorer.knn is not None:
             scorer.knn.grow(len(self.labels))
@@ -285,7 +330,7 @@ class Model(ModelMethods):
         dual = self.vectors([joined_text(text, self.labels.concepts.get(label))]).dual
         if dual is not None:
             index, ids = self.scorer.index, np.array([label])
-            index.replace(ids, self.scorer.layout.with_head(index.vectors(ids), "dual", dual))
+            self.replace_rows(ids, self.scorer.layout.with_head(index.vectors(ids), "dual", dual))
         if self.scorer.lexical is not None:
             self.scorer.lexical.rename(label, text)
         if self.scorer.pretrained is not None:
@@ -353,6 +398,8 @@ class Model(ModelMethods):
                 journal = Journal(folder)
                 try:
                     model = cls(*model_folder.load(Path(folder), device))
+                    # The classifiers are in the index; a network gets them when it is asked for.
+                    model._is_network_old = True
                     model.journal = journal
                     model.catch_up()
                 except (UnidexError, OSError, LookupError, ValueError):

@@ -10,15 +10,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
+from unidex.data.concepts import language_tag
 from unidex.errors import ModelError
 from unidex.features.known_words import KnownWords, Shares
+from unidex.model.label_rules import hidden_by_rules, ids_of_rules, matching_labels
 from unidex.model.predicted_labels import Predictions
 from unidex.scoring.layout import Mode
+from unidex.topk import PADDING, TopK
 
 if TYPE_CHECKING:
     from unidex.model.explanation import Reason
+    from unidex.model.label_set import LabelSet
     from unidex.model.model import Model
     from unidex.model.similar_labels import SimilarLabel
 
@@ -37,6 +42,8 @@ class ModelMethods:
         mode: Mode | None = None,
         allowed: ArrayLike | None = None,
         forbidden: ArrayLike | None = None,
+        most_specific: bool | None = None,
+        language: str = "",
     ) -> Predictions:
         """Predict the k best labels of each text.
 
@@ -44,14 +51,59 @@ class ModelMethods:
             texts: the texts.
             k: labels per text; a text has fewer if the model has fewer.
             mode: heads that count, "both", "dual" or "classifier"; default: the mode of the model.
-            allowed: ids of the only labels that may be predicted.
-            forbidden: ids of labels that are not predicted.
+            allowed: the only labels that may be predicted: ids, uids or rules such as "group=Descriptor".
+            forbidden: labels that are not predicted, given likewise.
+            most_specific: drop a label if a narrower one is predicted too; default: as the model's rules say.
+            language: language of the label texts, such as "de"; a label without such a text has its own.
         """
         topk = self.topk(texts, k, mode=mode, allowed=allowed, forbidden=forbidden)
+        if self.config.predict.most_specific if most_specific is None else most_specific:
+            topk = _without_broader(topk, self.labels)
         shares = self.known_shares(texts)
         probabilities = self.probabilities(topk, mode, shares)
         known = None if shares is None else shares.known_N
-        return Predictions(texts, topk.ids, topk.scores, probabilities, known, self.labels)
+        return Predictions(texts, topk.ids, topk.scores, probabilities, known, self.labels, language_tag(language))
+
+    def choose_labels(
+        self: Any, allowed: ArrayLike | None = None, forbidden: ArrayLike | None = None
+    ) -> tuple[ArrayLike | None, ArrayLike | None]:
+        """Ids of the only labels that may be predicted (None: all) and of those that may not, with stored rules.
+
+        What is given are ids, uids or rules (`unidex.model.label_rules`).
+        """
+        rules, labels = self.config.predict, self.labels
+        allowed, forbidden = ids_of_rules(labels, allowed, "allowed"), ids_of_rules(labels, forbidden, "forbidden")
+        if rules.allowed or rules.forbidden:
+            # Found once for the labels as they are; a change of labels makes a new set of them.
+            known, hidden = self.__dict__.get("_hidden", (None, None))
+            if known is not labels:
+                hidden = hidden_by_rules(labels, rules.allowed, rules.forbidden)
+                self._hidden = labels, hidden
+            assert hidden is not None
+            forbidden = hidden if forbidden is None else np.union1d(np.asarray(forbidden, dtype=np.int64), hidden)
+        return allowed, forbidden
+
+    def set_rules(
+        self: Any,
+        allowed: Sequence[str] | None = None,
+        forbidden: Sequence[str] | None = None,
+        most_specific: bool | None = None,
+    ) -> None:
+        """Store rules that hold for every prediction; what is None stays as it is. ``save`` writes them.
+
+        Args:
+            allowed: rules for the only labels that are predicted; an empty list allows all.
+            forbidden: rules for labels that are never predicted.
+            most_specific: drop a predicted label if a narrower one is predicted for the same text.
+        """
+        changes: dict[str, Any] = {} if most_specific is None else {"most_specific": most_specific}
+        for name, rules in (("allowed", allowed), ("forbidden", forbidden)):
+            if rules is not None:
+                matching_labels(self.labels, rules, name)
+                changes[name] = list(rules)
+        predict = self.config.predict.model_copy(update=changes)
+        self.config = self.config.model_copy(update={"predict": predict})
+        self.__dict__.pop("_hidden", None)
 
     def known_shares(self: Any, texts: Sequence[str]) -> Shares | None:
         """How much of each text the model knows; None for an encoder without a vocabulary of words."""
@@ -59,7 +111,7 @@ class ModelMethods:
 
     @cached_property
     def _known_words(self: Any) -> KnownWords | None:
-        return KnownWords.of(self.network.encoder, self.labels.encoder_texts())
+        return KnownWords.of(self.encoder, self.labels.encoder_texts())
 
     def _know(self: Any, label_texts: Sequence[str]) -> None:
         """The words of changed labels are known from now on."""
@@ -113,6 +165,12 @@ class ModelMethods:
             with tarfile.open(fileobj=packed, mode="w") as archive:
                 archive.add(Path(place) / "model", "model")
         return _unpacked, (packed.getvalue(),)
+
+
+def _without_broader(topk: TopK, labels: LabelSet) -> TopK:
+    """The labels of each text without those that have a narrower one beside them; the others move up."""
+    kept = np.array([labels.most_specific(row) for row in topk.ids.tolist()], dtype=bool).reshape(topk.ids.shape)
+    return TopK.rank(np.where(kept, topk.ids, PADDING), np.where(kept, topk.scores, -np.inf))
 
 
 def _registered(name: str) -> Callable[..., Any]:

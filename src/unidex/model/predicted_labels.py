@@ -30,6 +30,7 @@ class LabelScore(NamedTuple):
     uid: str
     score: float
     probability: float | None  # that the label is right; None if the model has no calibration for the mode
+    notation: str = ""  # its short code, if it has one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,15 +51,22 @@ class Predictions(Sequence[list[LabelScore]]):
     probabilities: NDArray[np.float32] | None
     known: NDArray[np.float32] | None
     _label_set: LabelSet
+    _language: str = ""
 
     @cached_property
     def labels(self) -> list[list[LabelScore]]:
-        """The labels of each text, as (text, uid, score, probability); without padding."""
-        names, uids = self._label_set.texts, self._label_set.uids
+        """The labels of each text, as (text, uid, score, probability, notation); without padding."""
+        labels, uids, language = self._label_set, self._label_set.uids, self._language
         likely = [[None] * self.ids.shape[1]] * len(self) if self.probabilities is None else self.probabilities.tolist()
         return [
             [
-                LabelScore(names[label] or uids[label], uids[label], score, probability)
+                LabelScore(
+                    labels.text_in(label, language) or uids[label],
+                    uids[label],
+                    score,
+                    probability,
+                    labels.notation(label),
+                )
                 for label, score, probability in zip(*row, strict=True)
                 if label != PADDING
             ]
@@ -80,10 +88,16 @@ class Predictions(Sequence[list[LabelScore]]):
         return iter(self.labels)
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Columns of a table with one row per label: row, text, place, label, uid, score, probability, known."""
+        """Columns of a table with one row per label: row, text, place, label, uid, score, probability, known.
+
+        If labels have notations, there is a column notation too.
+        """
         rows = [(row, place, label) for row, labels in enumerate(self) for place, label in enumerate(labels, 1)]
         known = None if self.known is None else self.known.tolist()
-        return {
+        notations: dict[str, list[Any]] = (
+            {"notation": [label.notation for _, _, label in rows]} if self._label_set.has_notations else {}
+        )
+        columns: dict[str, list[Any]] = {
             "row": [row for row, _, _ in rows],
             "text": [self.texts[row] for row, _, _ in rows],
             "place": [place for _, place, _ in rows],
@@ -93,6 +107,7 @@ class Predictions(Sequence[list[LabelScore]]):
             "probability": [label.probability for _, _, label in rows],
             "known": [None if known is None else known[row] for row, _, _ in rows],
         }
+        return columns | notations
 
     def to_pandas(self) -> Any:
         """Return a pandas DataFrame with one row per label, as ``to_dict`` names the columns."""
@@ -108,7 +123,8 @@ class Predictions(Sequence[list[LabelScore]]):
             lines.append(_shortened(self.texts[number]) + self._remark(number))
             for label in labels:
                 likely = "" if label.probability is None else f"  {label.probability:4.0%}"
-                lines.append(f"  {label.score:7.4f}{likely}  {label.text}")
+                code = f"{label.notation}  " if label.notation else ""
+                lines.append(f"  {label.score:7.4f}{likely}  {code}{label.text}")
         if len(self) > _SHOWN_TEXTS:
             lines.append(f"... and {len(self) - _SHOWN_TEXTS:,} texts more")
         return "\n".join(lines) or "(no texts)"

@@ -16,7 +16,7 @@ from scipy import sparse
 from unidex.data.dataset import Dataset
 from unidex.errors import DataError, quoted
 from unidex.model.label_set import LabelRow, LabelSet
-from unidex.nn.network import Vectors
+from unidex.nn.vectors import Vectors
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
@@ -124,12 +124,11 @@ def nearest_labels(model: Model, label: int, k: int = 10) -> TopK:
     Only the head of the recipe's mode counts where that is not both. The label prior and the clusters of a label tree
     do not count.
     """
-    network, scorer, mode = model.network, model.scorer, model.config.predict.mode
-    rows = None if network.classifiers is None else network.classifiers.weight[label : label + 1]
-    classifier = None if network.classifier is None or rows is None else network.classifier.as_searched(rows)
-    dual = model.vectors([model.labels.encoder_text(label)]).dual if network.dual is not None else None
-    vectors = scorer.layout.side_by_side(Vectors(dual, classifier), mode).cpu().numpy()
-    return scorer.nearest(vectors, k, forbidden=[label])
+    scorer, layout, mode = model.scorer, model.scorer.layout, model.config.predict.mode
+    row = scorer.index.vectors(np.array([label]))
+    vectors = {head: layout.vectors_of(row, head) for head in layout.heads}
+    side_by_side = layout.side_by_side(Vectors(vectors.get("dual"), vectors.get("classifier")), mode)
+    return scorer.nearest(side_by_side, k, forbidden=[label])
 
 
 def similar_rows(labels: LabelSet, found: TopK) -> list[SimilarLabel]:

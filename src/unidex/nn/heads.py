@@ -15,11 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from unidex.config.tree import Tree, at_level
+from unidex.nn.array_network import ArrayHead, Linear
 from unidex.nn.initialisation import orthogonal_linear
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.row_table import RowTable
 from unidex.nn.sentence_modules import Dense, Normalize
 from unidex.nn.spectral import SpectralLinear
+from unidex.nn.vectors import as_array
 
 
 class _Head(nn.Module):
@@ -32,6 +34,10 @@ class _Head(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
 
+def _array_linear(linear: nn.Linear | None) -> Linear | None:
+    return None if linear is None else Linear(as_array(linear.weight), as_array(linear.bias))
+
+
 class DualHead(_Head):
     """g1: L2norm(dropout(tanh(linear(x)))); without a projection only the norm (UniDEC, arXiv 2405.03714).
 
@@ -41,6 +47,11 @@ class DualHead(_Head):
     def __init__(self, dim_in: int, dim: int, *, normalised: bool = True, **options: Any) -> None:
         super().__init__(dim_in, dim, **options)
         self.normalised = normalised
+
+    def arrays(self) -> ArrayHead:
+        """The head by array operations, with the weights as they are now."""
+        linear = _array_linear(self.linear)
+        return ArrayHead(self.dim, linear, is_bent=linear is not None, is_unit=self.normalised, bias=False)
 
     def forward(self, encoded: Tensor) -> Tensor:
         """N x dim_in -> N x dim, of length 1 where normalised."""
@@ -67,6 +78,11 @@ class ClassifierHead(_Head):
         super().__init__(dim_in, dim, **options)
         self.searched, self.bias = searched, bias
         self.dim += bias
+
+    def arrays(self) -> ArrayHead:
+        """The head by array operations, with the weights as they are now, up to the vectors that are searched."""
+        is_unit = self.searched == "unit"
+        return ArrayHead(self.dim, _array_linear(self.linear), is_bent=False, is_unit=is_unit, bias=self.bias)
 
     def forward(self, encoded: Tensor) -> Tensor:
         """N x dim_in -> N x dim, and one more with a bias."""

@@ -6,7 +6,6 @@ Shapes: N texts or labels, D dimensions of a head.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,28 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from unidex.config.predict import Precision
 from unidex.distributed import ALONE, Processes
+from unidex.nn.array_network import ArrayNetwork
 from unidex.nn.classifier_parts import ClassifierParts
 from unidex.nn.heads import ClassifierHead, DualHead, TreeHeads
 from unidex.nn.row_table import RowTable, Touched
+from unidex.nn.vectors import Vectors, as_array
 
 # Vectors are made in blocks of so many texts, so that memory does not grow with their number.
 BLOCK = 4096
-
-
-@dataclass(frozen=True, eq=False)
-class Vectors:
-    """Vectors of both heads; None for a head that the network does not have."""
-
-    dual: Tensor | None
-    classifier: Tensor | None
-    # Vectors of texts for the clusters of a label tree, the levels side by side; None without a tree.
-    levels: Tensor | None = None
-
-    def gathered(self, processes: Processes) -> Vectors:
-        """The vectors of all processes, in their order; each gets all of them."""
-        parts = (self.dual, self.classifier, self.levels)
-        return Vectors(*(None if part is None else processes.gather(part) for part in parts))
 
 
 class Network(nn.Module):
@@ -196,9 +183,10 @@ class Network(nn.Module):
     def label_vectors(self, prepared: Any, rows: slice | NDArray[np.int64] | None = None) -> Vectors:
         """Vectors of labels as they are searched.
 
-        ``prepared`` are the texts of those that this network has, or of the ``rows`` of its classifiers.
+        ``prepared`` are the texts of those that this network has, or of the ``rows`` of its classifiers; None for
+        vectors of classifiers alone.
         """
-        dual = None if self.dual is None else self.dual(self.encode(prepared))
+        dual = None if self.dual is None or prepared is None else self.dual(self.encode(prepared))
         classifier = None
         if self.classifiers is not None and self.classifier is not None:
             own = self.all_classifiers() if rows is None else self._classifiers_of(rows)
@@ -212,3 +200,16 @@ class Network(nn.Module):
         ids = ids.to(weight.device)
         own = weight[rows] if isinstance(rows, slice) else weight.index_select(0, ids)
         return own if self.parts is None else self._of_parts(ids, own)
+
+    def arrays(self, precision: Precision) -> ArrayNetwork | None:
+        """The network by array operations, as it is now; None where its encoder or a label tree needs torch."""
+        if self.tree is not None or not getattr(self.encoder, "has_arrays", False):
+            return None
+        own = self.classifier_encoder
+        return ArrayNetwork(
+            self.encoder.arrays(precision),
+            None if own is None else own.arrays(precision),
+            None if self.dual is None else self.dual.arrays(),
+            None if self.classifier is None else self.classifier.arrays(),
+            as_array(self.log_scales),
+        )

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unidex.index.disk_lists import Building
+from unidex.nn.array_network import ArrayNetwork
 from unidex.nn.network import BLOCK, Network
+from unidex.nn.vectors import Vectors
 from unidex.scoring.layout import Layout
 
 # Bytes of all rows together. Fewer are computed at once, which is quicker.
@@ -32,10 +34,11 @@ class ComputedRows(ABC):
         network: encoder and classifiers.
         layout: the layout of the rows.
         prepared: prepared texts, one per row.
+        arrays: encodes texts in place of the network, where a model predicts by it.
     """
 
-    def __init__(self, network: Network, layout: Layout, prepared: Any) -> None:
-        self._network, self._layout, self._prepared = network, layout, prepared
+    def __init__(self, network: Network, layout: Layout, prepared: Any, arrays: ArrayNetwork | None = None) -> None:
+        self._network, self._layout, self._prepared, self._arrays = network, layout, prepared, arrays
         self.shape = (int(prepared.shape[0]), int(self._rows(slice(0, 1)).shape[1]))
 
     @property
@@ -88,19 +91,34 @@ class LabelRows(ComputedRows):
         layout: the layout of the rows.
         prepared: prepared texts of the labels.
         frequencies: number of training texts per label.
+        arrays: as above.
     """
 
-    def __init__(self, network: Network, layout: Layout, prepared: Any, frequencies: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        layout: Layout,
+        prepared: Any,
+        frequencies: NDArray[np.int64],
+        arrays: ArrayNetwork | None = None,
+    ) -> None:
         self._frequencies = frequencies
-        super().__init__(network, layout, prepared)
+        super().__init__(network, layout, prepared, arrays)
 
     def _rows(self, rows: slice | NDArray[np.int64]) -> Tensor:
-        vectors = self._network.label_vectors(self._prepared[rows], rows)
-        return self._layout.rows(vectors, self._frequencies[rows])
+        prepared = self._prepared[rows]
+        vectors = self._network.label_vectors(None if self._arrays else prepared, rows)
+        if self._arrays is not None and self._arrays.dual is not None:
+            dual = torch.from_numpy(self._arrays.text_vectors(prepared).dual).to(self.device)
+            vectors = Vectors(dual, vectors.classifier)
+        found: Tensor = self._layout.rows(vectors, self._frequencies[rows])
+        return found
 
 
 class TextRows(ComputedRows):
     """The vectors of train texts for the kNN part."""
 
     def _rows(self, rows: slice | NDArray[np.int64]) -> Tensor:
-        return self._layout.knn_vectors(self._network.text_vectors(self._prepared[rows]))
+        encoder = self._arrays or self._network
+        found = self._layout.knn_vectors(encoder.text_vectors(self._prepared[rows]))
+        return torch.from_numpy(found) if isinstance(found, np.ndarray) else found

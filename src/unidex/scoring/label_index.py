@@ -15,8 +15,10 @@ from unidex.index import Index
 from unidex.index.disk import DiskIndex
 from unidex.index.streamed import StreamedIndex
 from unidex.index.tree import TreeIndex
+from unidex.nn.array_network import ArrayNetwork
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import Network
+from unidex.nn.vectors import as_array
 from unidex.scoring.computed_rows import LabelRows
 from unidex.scoring.layout import Layout
 
@@ -47,6 +49,7 @@ def build_index(
     *,
     processes: Processes = ALONE,
     scratch: Path | None = None,
+    arrays: ArrayNetwork | None = None,
 ) -> Index:
     """An index over labels as they are now.
 
@@ -59,10 +62,11 @@ def build_index(
             many labels. A label tree is its own index.
         processes: the processes that share the labels.
         scratch: a folder for large files while the index is built; an interrupted build is continued there.
+        arrays: the network by array operations where a model predicts by it; it encodes the label texts then.
     """
     tree = network.tree
     if tree is None and processes.size == 1:
-        rows = LabelRows(network, layout, prepared, frequencies)
+        rows = LabelRows(network, layout, prepared, frequencies, arrays)
         if kind is None:
             return StreamedIndex(rows) if rows.is_large else indexes.build("exact", rows[:])
         kind = chosen_kind(kind, *rows.shape)
@@ -72,7 +76,7 @@ def build_index(
             return indexes.build(kind, vectors)
     whole = layout.rows(network.label_vectors(prepared).gathered(processes), frequencies)
     if tree is None:
-        return indexes.build("exact", whole) if kind is None else indexes.build(kind, whole.cpu().numpy())
+        return indexes.build("exact", whole) if kind is None else indexes.build(kind, as_array(whole))
     return TreeIndex.build(
         whole,
         tree=tree.shape,

@@ -10,6 +10,8 @@ the other's columns of the query are 0. A network with one head has its columns 
 has no column. With a label tree, the query has the columns of the tree's levels behind those of the classifier, and
 the label prior is no column: scores are probabilities, and the prior is added to them.
 
+Vectors are arrays, or tensors where a network that learns is scored on its device.
+
 Shapes: N texts or labels, K candidates, J columns of both heads, D columns of a row or a query.
 """
 
@@ -19,13 +21,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from unidex.config.predict import Predict
+from unidex.config.predict import Precision, Predict
 from unidex.errors import DataError, quoted
-from unidex.nn.network import Network, Vectors
+from unidex.nn.vectors import Array, Vectors, as_array
+from unidex.storage.eight_bits import rounded
 
 Mode = Literal["both", "dual", "classifier"]
 Head = Literal["dual", "classifier"]
@@ -63,9 +64,10 @@ class Layout:
         classifier: columns of the classifier; 0 without one.
         weights: of the parts.
         has_tree: whether labels are searched by a label tree.
+        precision: of the rows of labels.
 
     >>> layout = Layout(dual=2, classifier=1, weights=Weights(0.25, label_prior=0.5))
-    >>> labels = Vectors(torch.tensor([[1.0, 2.0]]), torch.tensor([[4.0]]))
+    >>> labels = Vectors(np.array([[1.0, 2.0]]), np.array([[4.0]]))
     >>> layout.rows(labels, np.array([0])).tolist()
     [[0.25, 0.5, 3.0, 0.0]]
     >>> layout.queries(labels, "dual").tolist()
@@ -76,13 +78,14 @@ class Layout:
     classifier: int
     weights: Weights
     has_tree: bool = False
+    precision: Precision = "float32"
 
     @classmethod
-    def of(cls, network: Network, weights: Weights) -> Layout:
-        """The layout of a network's vectors."""
+    def of(cls, network: Any, weights: Weights, precision: Precision = "float32") -> Layout:
+        """The layout of the vectors of a network, or of its form by arrays."""
         dual = 0 if network.dual is None else network.dual.dim
         classifier = 0 if network.classifier is None else network.classifier.dim
-        return cls(dual, classifier, weights, network.tree is not None)
+        return cls(dual, classifier, weights, network.tree is not None, precision)
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -113,34 +116,33 @@ class Layout:
             return 1.0
         return self.weights.fusion if head == "dual" else 1 - self.weights.fusion
 
-    def queries(self, texts: Vectors, mode: Mode = "both") -> Tensor:
+    def queries(self, texts: Vectors, mode: Mode = "both") -> Array:
         """The queries of texts; in the mode of one head, the columns of the others are 0."""
         if mode != "both" and mode not in self.heads:
             raise DataError(f"mode must be one of the model's heads, but it was trained without {quoted(mode)}")
         parts = self._used_parts(texts, mode)
         if self._has_prior:
-            parts.append(parts[0].new_full((len(parts[0]), 1), 1.0 if mode == "both" else 0.0))
+            ones = np.full((len(parts[0]), 1), 1.0 if mode == "both" else 0.0, dtype=np.float32)
+            parts.append(_like(ones, parts[0]))
         if texts.levels is not None:
             parts.append(texts.levels)
-        return torch.cat(parts, dim=1)
+        return _side_by_side(parts)
 
-    def rows(self, labels: Vectors, frequencies: NDArray[np.integer[Any]]) -> Tensor:
+    def rows(self, labels: Vectors, frequencies: NDArray[np.integer[Any]]) -> Array:
         """The rows of labels."""
         parts = [_part(labels, head) for head in self.heads]
         if len(parts) == 2:
             parts = [part * self.weight(head) for head, part in zip(self.heads, parts, strict=True)]
         if self._has_prior:
-            parts.append(torch.from_numpy(self._prior(frequencies)).to(parts[0])[:, None])
-        return torch.cat(parts, dim=1)
+            parts.append(_like(self._prior(frequencies)[:, None], parts[0]))
+        found = _side_by_side(parts)
+        return _like(self._rounded(as_array(found)), found) if self.precision == "int8" else found
 
-    def with_head(
-        self, rows_ND: NDArray[np.float32], head: Head, vectors: NDArray[np.float32] | Tensor
-    ) -> NDArray[np.float32]:
+    def with_head(self, rows_ND: NDArray[np.float32], head: Head, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """The rows of labels with other vectors of one head."""
         found = rows_ND.copy()
-        vectors = vectors.cpu().numpy() if isinstance(vectors, Tensor) else vectors
         found[:, self._columns(head)] = vectors * np.float32(self.weight(head))
-        return found
+        return self._rounded(found)
 
     def with_frequencies(
         self, rows_ND: NDArray[np.float32], frequencies_N: NDArray[np.integer[Any]]
@@ -150,7 +152,7 @@ class Layout:
             return rows_ND
         found = rows_ND.copy()
         found[:, -1] = self._prior(frequencies_N)
-        return found
+        return self._rounded(found)
 
     def vectors_of(self, rows_ND: NDArray[np.float32], head: Head) -> NDArray[np.float32]:
         """The vectors of one head in the rows of labels, without the weight; a head of weight 0 has left only zeros."""
@@ -164,11 +166,11 @@ class Layout:
         np.divide(queries_ND[:, columns], np.float32(self.weight(head) or 1.0), out=found[:, columns])
         return found
 
-    def side_by_side(self, vectors: Vectors, mode: Mode = "both") -> Tensor:
+    def side_by_side(self, vectors: Vectors, mode: Mode = "both") -> Array:
         """The vectors of both heads side by side, N x J, without weights, label prior and tree levels."""
-        return torch.cat(self._used_parts(vectors, mode), dim=1)
+        return _side_by_side(self._used_parts(vectors, mode))
 
-    def knn_vectors(self, texts: Vectors) -> Tensor:
+    def knn_vectors(self, texts: Vectors) -> Array:
         """The vectors of training texts for the kNN part."""
         found = self.side_by_side(texts)
         return found * EVEN if len(self.heads) == 2 else found
@@ -205,16 +207,40 @@ class Layout:
         found = {str(head): [self._columns(head).start, self._columns(head).stop] for head in self.heads}
         return found | ({"prior": [self.num_head_columns, self.num_head_columns + 1]} if self._has_prior else {})
 
-    def _used_parts(self, vectors: Vectors, mode: Mode) -> list[Tensor]:
+    def _rounded(self, rows_ND: NDArray[np.float32]) -> NDArray[np.float32]:
+        return rounded(rows_ND) if self.precision == "int8" else rows_ND
+
+    def _used_parts(self, vectors: Vectors, mode: Mode) -> list[Array]:
         parts = {head: _part(vectors, head) for head in self.heads}
-        return [part if mode in ("both", head) else torch.zeros_like(part) for head, part in parts.items()]
+        # Not times 0, which infinite numbers survive.
+        return [
+            part if mode in ("both", head) else _like(np.zeros(tuple(part.shape), dtype=np.float32), part)
+            for head, part in parts.items()
+        ]
 
     def _prior(self, frequencies: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
         prior: NDArray[np.float32] = (self.weights.label_prior * np.log1p(frequencies)).astype(np.float32)
         return prior
 
 
-def _part(vectors: Vectors, head: Head) -> Tensor:
-    part: Tensor | None = getattr(vectors, head)
+def _part(vectors: Vectors, head: Head) -> Array:
+    part = getattr(vectors, head)
     assert part is not None
     return part
+
+
+def _side_by_side(parts: list[Array]) -> Array:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts, axis=1)
+    import torch
+
+    return torch.cat(parts, dim=1)
+
+
+def _like(array: NDArray[np.float32], other: Array) -> Array:
+    """The array, or a tensor of it where the other is a tensor."""
+    if isinstance(other, np.ndarray):
+        return array
+    import torch
+
+    return torch.from_numpy(array).to(other)

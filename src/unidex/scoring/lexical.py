@@ -248,6 +248,8 @@ class LexicalPart:
         """Read what ``save`` wrote."""
         frequencies = load_array(folder / "frequencies.npy", (NUM_COLUMNS,), np.int32)
         num_counted = int(load_array(folder / "num_counted.npy", (1,), np.int64)[0])
+        if not 0 <= num_counted < 2**31 or (frequencies < 0).any():
+            raise ModelError(f"{folder}: texts must be counted from 0, but are not; copy the model again")
         file = folder / f"{_FURTHER}labels.npy"
         if not file.exists():
             return cls(frequencies, num_counted, _loaded(folder, "", num_labels), *_NO_FURTHER)

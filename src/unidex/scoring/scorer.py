@@ -20,8 +20,7 @@ from unidex.errors import ModelError
 from unidex.index import Index
 from unidex.index.base import hidden_labels
 from unidex.index.exact import search_exact
-from unidex.index.tree import TreeIndex
-from unidex.nn.network import Vectors
+from unidex.nn.vectors import Vectors, as_array
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.knn_join import join_scores
@@ -110,7 +109,7 @@ class Scorer:
         """The queries of texts with these vectors."""
         words = self.lexical.rows(texts) if self.lexical is not None and mode == "both" else None
         frozen = self.pretrained.encode(texts) if self.pretrained is not None and mode == "both" else None
-        return Queries(self.layout.queries(vectors, mode).cpu().numpy(), words, frozen)
+        return Queries(as_array(self.layout.queries(vectors, mode)), words, frozen)
 
     def search(
         self,
@@ -210,8 +209,8 @@ class Scorer:
         With a label tree, that is the logit of the label within its cluster, of which the score is no sum.
         """
         weights = self.ranker(mode).head_weights
-        if isinstance(self.index, TreeIndex):
-            weights = {"classifier": self.index.scale}
+        if self.index.label_scale is not None:
+            weights = {"classifier": self.index.label_scale}
         rows = self.index.vectors(ids)
         return {head: self.layout.vectors_of(rows, head) * np.float32(weight) for head, weight in weights.items()}
 

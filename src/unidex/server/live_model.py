@@ -16,6 +16,7 @@ import msgspec
 
 from unidex.errors import DataError, ModelError, UnidexError
 from unidex.model.journal import Change
+from unidex.model.label_rules import matching_labels
 from unidex.model.label_set import LabelRow
 from unidex.model.model import Model
 from unidex.model.similar_labels import SimilarLabel
@@ -25,7 +26,7 @@ from unidex.server.schemas import LabelName, LabelsAnswer, Prediction, PredictRe
 from unidex.storage.locks import locked
 from unidex.storage.mapped import in_memory
 from unidex.verbs.labels import change_labels, list_labels, similar_labels
-from unidex.verbs.predict import predict_labels
+from unidex.verbs.predict import checked_language, predict_labels
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ class LiveModel:
         try:
             with in_memory():
                 self.model = Model.load(folder)
+            # The first prediction builds caches, and shows whether the parts fit: before the first request.
+            self.model.topk(["text"], 1)
         except UnidexError:
             raise
         except Exception:
@@ -52,8 +55,6 @@ class LiveModel:
             raise ModelError(
                 f"{self.name}: the folder must contain a model, but cannot be read as one; the log has the error"
             ) from None
-        # The first prediction builds caches; do it before the first request.
-        self.model.topk(["text"], 1)
 
     @property
     def title(self) -> str:
@@ -78,6 +79,20 @@ class LiveModel:
         found = [texts[place].strip() for place in range(0, len(texts), max(1, len(texts) // _NUM_EXAMPLES))]
         return list(dict.fromkeys(filter(None, found)))[:_NUM_EXAMPLES]
 
+    def find_language(self, language: str) -> str:
+        """Return a language in which labels have names, or raise a problem 422."""
+        try:
+            return checked_language(self.model, language)
+        except DataError as error:
+            raise ProblemError(422, str(error), field="language") from None
+
+    def choose_labels(self, rules: Sequence[LabelName] | None, field: str) -> list[int] | None:
+        """Return the ids of labels by uid, id or rule, or raise a problem 422 for the field."""
+        try:
+            return None if rules is None else matching_labels(self.model.labels, rules, field)
+        except DataError as error:
+            raise ProblemError(422, str(error), field=field) from None
+
     def find_labels(self, names: Sequence[LabelName] | None, field: str) -> list[int] | None:
         """Return the ids of labels by uid or id, or raise a problem 422 for the field."""
         try:
@@ -86,10 +101,10 @@ class LiveModel:
             raise ProblemError(422, str(error), field=field) from None
 
     def predict(self, parts: list[Part]) -> list[bytes | ProblemError]:
-        """Predict parts that differ in k and minimum probability alone: one JSON fragment per part."""
+        """Predict parts that differ in what is shown of the same candidates alone: one JSON fragment per part."""
         options: PredictRequest = parts[0][0].options
-        allowed = self.find_labels(options.allowed, "allowed")
-        forbidden = self.find_labels(options.forbidden, "forbidden")
+        allowed = self.choose_labels(options.allowed, "allowed")
+        forbidden = self.choose_labels(options.forbidden, "forbidden")
         texts = [text for job, first, last in parts for text in job.texts[first:last]]
         max_k = max(job.options.k for job, _, _ in parts)
         predictions = predict_labels(self.model, texts, max_k, mode=options.mode, allowed=allowed, forbidden=forbidden)
@@ -102,12 +117,20 @@ class LiveModel:
                 # 0 asks for nothing, of a model without a calibration too.
                 asked = request.min_probability
                 minimum = self.model.min_probability(asked, request.mode) if asked else None
+                language = self.find_language(request.language)
+            except ProblemError as error:
+                results.append(error)
             except UnidexError as error:
                 results.append(ProblemError(422, str(error), field="min_probability"))
             else:
-                known = predictions.known
+                known, specific = predictions.known, request.most_specific
+                if specific is None:
+                    specific = self.model.config.predict.most_specific
                 rows = [
-                    Prediction(predictions.row(number, request.k, minimum), None if known is None else known[number])
+                    Prediction(
+                        predictions.row(number, request.k, minimum, language=language, most_specific=specific),
+                        None if known is None else known[number],
+                    )
                     for number in range(start, end)
                 ]
                 results.append(_encode(rows)[1:-1])
@@ -180,13 +203,13 @@ class ModelHost:
         self._notify(live)
         return rows
 
-    def row(self, label: int) -> LabelRow:
+    def row(self, label: int, language: str = "") -> LabelRow:
         """Return a label by its id, or raise a problem 404."""
         if not self.live.model.labels.has_id(label):
             raise ProblemError(
                 404, f"a label must be one of the model's, but it has no label with id {label}", field="id"
             )
-        return self.live.model.labels.row(label)
+        return self.live.model.labels.row(label, language)
 
     def similar(self, label: int, k: int) -> tuple[LabelRow, list[SimilarLabel]]:
         """Return a label and the labels similar to it."""

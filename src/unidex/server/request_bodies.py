@@ -150,6 +150,9 @@ def read_new_labels(request: NewLabels, limits: Limits) -> list[NewLabel]:
     for label in labels:
         check_text(label.text, "text", limits)
         check_text(label.uid or "", "uid", limits)
+        check_entries(label.texts, "texts", limits.labels)
+        for entry in label.texts:
+            check_text(entry if isinstance(entry, str) else entry.text, "texts", limits)
     return labels
 
 

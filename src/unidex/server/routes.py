@@ -23,6 +23,9 @@ _bearer = HTTPBearer(auto_error=False, description="A line of the file that --to
 _encode = msgspec.json.Encoder().encode
 _BYTES = "application/octet-stream"
 LabelId = Annotated[int, Path(alias="id", ge=0, description="The id of the label.")]
+Language = Annotated[
+    str, Query(max_length=100, description="Language of label texts, such as de; default: their own texts.")
+]
 NumSimilar = Annotated[int, Query(alias="k", ge=1, description="Number of similar labels.")]
 
 
@@ -51,10 +54,19 @@ def model_routes(service: Service) -> APIRouter:
         k: Annotated[int, Query(ge=1, description="Labels per text.")] = 5,
         mode: Annotated[Mode | None, Query(description="Heads that count; default: the mode of the model.")] = None,
         min_probability: Annotated[float, Query(ge=0, le=1, description="Minimum probability of a label.")] = 0.0,
+        most_specific: Annotated[bool | None, Query(description="Drop a label if a narrower one is predicted.")] = None,
+        language: Language = "",
     ) -> Response:
         """Predict the texts of a table, which is the body; the answer has all its columns, then the labels."""
         options = TableOptions(
-            source=source, target=target, column=column, k=k, mode=mode, min_probability=min_probability
+            source=source,
+            target=target,
+            column=column,
+            k=k,
+            mode=mode,
+            min_probability=min_probability,
+            most_specific=most_specific,
+            language=language,
         )
         table = await service.predict_table(await request.body(), options)
         headers = {"cache-control": "no-store", "content-disposition": f'attachment; filename="labels.{target}"'}
@@ -102,14 +114,15 @@ def label_routes(service: Service) -> APIRouter:
         order: Annotated[Order, Query(description="Most frequent first, by text or by id.")] = "frequency",
         offset: Annotated[int, Query(ge=0, le=1 << 53, description="Number of labels to skip.")] = 0,
         limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of labels.")] = 50,
+        language: Language = "",
     ) -> Response:
         """List labels."""
-        return _json(await service.labels(search, frequency, order, offset, limit))
+        return _json(await service.labels(search, frequency, order, offset, limit, language))
 
     @router.get("/v1/labels/{id}", **describe(LabelRow, 404, 422))
-    async def label(label: LabelId) -> Response:
+    async def label(label: LabelId, language: Language = "") -> Response:
         """Show a label."""
-        return _json(await service.label(label))
+        return _json(await service.label(label, language))
 
     @router.get("/v1/labels/{id}/similar", **describe(schemas.SimilarAnswer, 404, 422))
     async def similar(label: LabelId, k: NumSimilar = 10) -> Response:

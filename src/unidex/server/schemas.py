@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from unidex.data.concepts import Term
 from unidex.model.label_set import LabelRow
 from unidex.model.similar_labels import SimilarLabel
 from unidex.scoring.layout import Mode
@@ -18,6 +19,9 @@ NotBlank = Annotated[str, Meta(pattern=r"[^\s\x1c-\x1f\x85\ufeff]", description=
 LabelText = Annotated[NotBlank, Meta(description="Its text; the model finds the label by it.")]
 LabelUid = Annotated[NotBlank, Meta(description="Your own name for it; default: its text.")]
 UsedMode = Annotated[Mode | None, Meta(description="Heads that count; default: the mode of the model.")]
+
+
+Language = Annotated[str, Meta(description="Language of label texts, such as de; default: their own texts.")]
 
 
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -32,11 +36,17 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
         Meta(ge=0.0, le=1.0, description="Minimum probability; above 0 for a calibrated model only."),
     ] = 0.0
     allowed: Annotated[
-        tuple[LabelName, ...] | None, Meta(description="The only labels that may be predicted: uids or ids.")
+        tuple[LabelName, ...] | None,
+        Meta(description="The only labels that may be predicted: uids, ids, uid=PATTERN or group=PATTERN."),
     ] = None
     forbidden: Annotated[
-        tuple[LabelName, ...] | None, Meta(description="Labels that are not predicted: uids or ids.")
+        tuple[LabelName, ...] | None, Meta(description="Labels that are not predicted, given likewise.")
     ] = None
+    most_specific: Annotated[
+        bool | None,
+        Meta(description="Drop a label if a narrower one is predicted; default: as the rules of the model say."),
+    ] = None
+    language: Language = ""
 
 
 class ExplainRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,10 +64,16 @@ class ExplainRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewLabel(msgspec.Struct, forbid_unknown_fields=True):
-    """A label to add."""
+    """A label to add; all but its text may be left out."""
 
     text: LabelText
     uid: LabelUid | None = None
+    language: Annotated[str, Meta(description="Language of its text.")] = ""
+    texts: Annotated[list[str | Term], Meta(description="Further texts, such as synonyms.")] = []
+    notation: Annotated[str, Meta(description="A short code.")] = ""
+    broader: Annotated[list[str], Meta(description="Uids of the next broader labels.")] = []
+    related: Annotated[list[str], Meta(description="Uids of related labels.")] = []
+    groups: Annotated[list[str], Meta(description="Schemes, collections and types.")] = []
 
 
 class NewLabels(msgspec.Struct, forbid_unknown_fields=True):
@@ -121,6 +137,7 @@ class ModelAnswer(msgspec.Struct):
     modes: list[Mode]
     calibrated: bool
     thresholds: dict[str, dict[str, float]] | None
+    languages: Annotated[list[str], Meta(description="Languages that labels have names in.")]
     keeps_texts: bool
     writable: bool
     examples: Annotated[list[str], Meta(description="Texts to try: train texts if the model keeps them, or labels.")]
@@ -202,7 +219,7 @@ class Together(msgspec.Struct):
     share: float
 
 
-class Explanation(PredictedLabel):
+class Explanation(PredictedLabel, kw_only=True):
     """Why a label has its score."""
 
     parts: Annotated[dict[str, float], Meta(description="The parts of the score by name.")]

@@ -8,8 +8,11 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import msgspec
+
+from unidex.data.concepts import checked_term, language_tag
 from unidex.errors import DataError, ModelError, UnidexError, quoted
 from unidex.model.explanation import explain
 from unidex.model.journal import Change
@@ -26,6 +29,7 @@ from unidex.server.schemas import (
     ExplainRequest,
     LabelsAnswer,
     ModelAnswer,
+    NewLabel,
     NewLabels,
     PredictRequest,
     RenameRequest,
@@ -156,6 +160,7 @@ class Service:
             modes=["both", *modes] if len(modes) > 1 else modes,
             calibrated=calibration is not None,
             thresholds=None if calibration is None else calibration.as_dict()["thresholds"],
+            languages=model.labels.languages,
             keeps_texts=model.scorer.knn is not None and model.scorer.knn.snippets is not None,
             writable=self.tokens is not None,
             examples=live.examples,
@@ -163,16 +168,17 @@ class Service:
         )
 
     async def labels(
-        self, search: str, frequency: Frequency | None, order: Order, offset: int, limit: int
+        self, search: str, frequency: Frequency | None, order: Order, offset: int, limit: int, language: str = ""
     ) -> LabelsAnswer:
         """List one page of labels."""
         # The model thread applies changes of other processes first.
         host = await self._call(lambda host: host)
-        return await asyncio.to_thread(host.list_labels, search, offset, limit, order=order, frequency=frequency)
+        options = {"order": order, "frequency": frequency, "language": host.live.find_language(language)}
+        return await asyncio.to_thread(host.list_labels, search, offset, limit, **options)
 
-    async def label(self, label: int) -> LabelRow:
+    async def label(self, label: int, language: str = "") -> LabelRow:
         """Return one label."""
-        return await self._call(lambda host: host.row(label))
+        return await self._call(lambda host: host.row(label, host.live.find_language(language)))
 
     async def similar(self, label: int, k: int) -> tuple[LabelRow, list[SimilarLabel]]:
         """Return a label and the labels similar to it."""
@@ -182,7 +188,10 @@ class Service:
     async def add_labels(self, body: bytes) -> list[LabelRow]:
         """Add labels; they are on the disk when this returns."""
         labels = read_new_labels(await read_request(NewLabels, body), self.limits)
-        new = [{"uid": label.text if label.uid is None else label.uid, "text": label.text} for label in labels]
+        try:
+            new = [_addition(label) for label in labels]
+        except DataError as error:
+            raise ProblemError(422, str(error), field="texts") from None
 
         def change(host: ModelHost) -> Change:
             known = next((label["uid"] for label in new if label["uid"] in host.live.model.labels), None)
@@ -294,3 +303,14 @@ class Service:
         """Call a function in the model thread."""
         host, batches = self._running()
         return await batches.call(lambda: function(host))
+
+
+def _addition(label: NewLabel) -> dict[str, Any]:
+    """A label as the journal has it; fields that are empty are left out."""
+    fields = {
+        "language": language_tag(label.language),
+        "texts": [msgspec.to_builtins(checked_term(entry)) for entry in label.texts],
+        **{name: getattr(label, name) for name in ("notation", "broader", "related", "groups")},
+    }
+    uid = label.text if label.uid is None else label.uid
+    return {"uid": uid, "text": label.text} | {name: value for name, value in fields.items() if value}

@@ -19,6 +19,7 @@ from unidex.model.model import Model
 from unidex.scoring.layout import Mode
 from unidex.server.problems import ProblemError
 from unidex.server.settings import Limits
+from unidex.verbs.predict import LabelOptions
 from unidex.verbs.predict_table import predict_table
 
 T = TypeVar("T")
@@ -38,6 +39,8 @@ class TableOptions(msgspec.Struct, kw_only=True):
     k: int
     mode: Mode | None
     min_probability: float
+    most_specific: bool | None
+    language: str
 
 
 def answer_table(
@@ -54,7 +57,9 @@ def answer_table(
         try:
             check_target(written)
             with open_texts([read], ReadOptions(columns=columns, trained=model.table_form)) as source:
-                predict_table(model, source, written, options.k, options.mode, minimum, run=run, texts_at_once=_ROWS)
+                shown = LabelOptions(language=options.language, most_specific=options.most_specific)
+                how = (options.k, options.mode, minimum)
+                predict_table(model, source, written, *how, options=shown, run=run, texts_at_once=_ROWS)
         except UnidexError as error:
             raise ProblemError(422, str(error).replace(f"{folder}/", ""), field="body") from None
         return written.read_bytes()

@@ -60,6 +60,13 @@ def load_tensors(file: Path, device: str = "cpu") -> dict[str, Tensor]:
     return {name: tensor.to(device) for name, tensor in load(file.read_bytes()).items()}
 
 
+def load_arrays(file: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file, in memory."""
+    from safetensors.numpy import load
+
+    return load(file.read_bytes())
+
+
 def load_array(
     file: Path, shape: Shape, dtype: Type = None, *, mapped: bool | Literal["always"] = False
 ) -> NDArray[Any]:

@@ -16,7 +16,8 @@ from unidex.augment.label_points import label_points
 from unidex.config import Augment, Config
 from unidex.distributed import Processes
 from unidex.errors import UnidexError
-from unidex.nn.network import Network, Vectors
+from unidex.nn.network import Network
+from unidex.nn.vectors import Vectors
 from unidex.pools.batches import cluster_size, clustered_batches, joined_clusters, num_batches, random_batches
 from unidex.pools.pool import Batch, label_batch, make_batch, mine_negatives, whole_batch
 
@@ -168,6 +169,6 @@ class Batching:
     def _trained(self, vectors: Vectors) -> Tensor:
         """The vectors of the dual encoder where it is trained, else of the classifier."""
         dual = vectors.dual if self._config.loss.dual_weight > 0 or vectors.classifier is None else None
-        found = vectors.classifier if dual is None else dual
+        found: Tensor | None = vectors.classifier if dual is None else dual
         assert found is not None
         return found

@@ -45,7 +45,7 @@ def calibrate(
         texts = judged.split
         _refuse_few(len(texts), MIN_TEXTS if check else MIN_FIT)
         topk = predict_split(model, texts, mode, PLACES)
-        words = KnownWords.of(model.network.encoder, model.labels.encoder_texts())
+        words = KnownWords.of(model.encoder, model.labels.encoder_texts())
         familiarity, of_random = (None, None) if words is None else words.familiarities(list(texts.texts))
         places = Places.of(topk, texts.positives, texts.filter_pairs, judged.frequencies_L, familiarity)
         if check and model.scorer.calibration is not None:

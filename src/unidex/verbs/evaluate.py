@@ -6,11 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from unidex import progress
 from unidex.data.dataset import Dataset, Propensity, Split
+from unidex.errors import DataError
 from unidex.metrics import LIMIT
 from unidex.metrics.evaluation import places_needed
-from unidex.topk import TopK
+from unidex.metrics.hierarchy import hierarchical_scores, with_broader
+from unidex.sparse_rows import contains
+from unidex.topk import PADDING, TopK
 from unidex.verbs.judgement import judge, read_for
 from unidex.verbs.score import Scores, score_places
 
@@ -31,6 +36,7 @@ def evaluate(
     limit: int = LIMIT,
     with_train_texts: bool = False,
     propensity: Propensity | None = None,
+    hierarchy: bool = False,
 ) -> Scores:
     """Score a model on the test texts of a data set, or on all of its texts if it has no test texts.
 
@@ -46,13 +52,24 @@ def evaluate(
         limit: labels per text that count in the averages over documents, subjects and pairs.
         with_train_texts: count texts that the model was trained on; else they are left out.
         propensity: constants other than those of the training data.
+        hierarchy: add hP@k, hR@k and hF1@k, which credit broader labels (`unidex.metrics.hierarchy`).
     """
+    if hierarchy and not any(concept.broader for concept in model.labels.concepts.values()):
+        raise DataError(
+            "--hierarchy needs labels with broader ones, but the model has none; train it with a vocabulary (--labels)"
+        )
     if not isinstance(dataset, Dataset):
         dataset = read_for(model, dataset)
     judged = judge(model, dataset, split=split, with_train_texts=with_train_texts, propensity=propensity)
     topk = predict_split(model, judged.split, mode, max(k, limit))
     about = (judged.frequencies_L, judged.num_train, judged.propensity)
     scores = score_places(topk, judged.split, *about, limit=limit)
+    if hierarchy:
+        closed = with_broader(model.labels.broader_pairs(judged.split.positives.shape[1]))
+        is_filtered = contains(judged.split.filter_pairs, topk.ids)
+        counted = TopK.rank(np.where(is_filtered, PADDING, topk.ids), topk.scores)
+        more = hierarchical_scores(counted, judged.split.positives, closed)
+        scores = replace(scores, metrics=scores.metrics | more)
     return replace(
         scores,
         num_left_out=judged.num_left_out,

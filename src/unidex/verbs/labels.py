@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unidex.data.dataset import positives_of
+from unidex.data.files import lines
 from unidex.data.formats import BUILT_IN, read
+from unidex.data.formats.label_files import read_labels
+from unidex.data.formats.skos import is_vocabulary
+from unidex.data.formats.table_files import kind_of
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError
 from unidex.model import journal
@@ -28,10 +32,71 @@ def list_labels(
     offset: int = 0,
     order: Order = "frequency",
     frequency: str | None = None,
+    language: str = "",
 ) -> tuple[list[LabelRow], int]:
-    """List one page of the labels whose text contains ``search`` or whose uid it is, and count all of them."""
+    """List one page of the labels that have ``search`` in a text, or as uid or notation, and count all of them."""
     chosen = model.labels.select(search=search, frequency=frequency, order=order)
-    return [model.labels.row(label) for label in chosen[offset : offset + limit].tolist()], len(chosen)
+    return [model.labels.row(label, language) for label in chosen[offset : offset + limit].tolist()], len(chosen)
+
+
+def read_rules(given: Sequence[str] | None) -> list[str] | None:
+    """Rules for labels: each is given as it is, or is a file of them.
+
+    A file has one rule per line, or is a table of labels or a vocabulary, whose uids count.
+    """
+    if given is None:
+        return None
+    rules: list[str] = []
+    for entry in given:
+        file = Path(entry)
+        if not _is_file(file):
+            rules.append(entry)
+        elif is_vocabulary(file) or kind_of(file) is not None:
+            labels = read_labels(file, ReadOptions())
+            rules += [labels.uid(label) for label in range(len(labels))]
+        else:
+            rules += [line.strip() for _, line in lines(file) if line.strip()]
+    return rules
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False  # too long for the name of a file
+
+
+def set_rules(
+    folder: Path,
+    allowed: Sequence[str] | None = None,
+    forbidden: Sequence[str] | None = None,
+    most_specific: bool | None = None,
+) -> dict[str, Any]:
+    """Store rules in a model folder, which hold for every prediction; the result is the rules that hold now.
+
+    What is None stays as it is; an empty list takes rules away.
+    """
+    if (allowed, forbidden, most_specific) == (None, None, None):
+        return _rules_of(load_model(folder))
+    with model_to_change(folder) as model:
+        model.set_rules(read_rules(allowed), read_rules(forbidden), most_specific)
+    return _rules_of(model)
+
+
+def _rules_of(model: Model) -> dict[str, Any]:
+    predict = model.config.predict
+    _, hidden = model.choose_labels()
+    return {
+        "allowed": predict.allowed,
+        "forbidden": predict.forbidden,
+        "most_specific": predict.most_specific,
+        "num_labels": int((~model.labels.removed).sum()) - (0 if hidden is None else _num_living(model, hidden)),
+    }
+
+
+def _num_living(model: Model, labels: Any) -> int:
+    """How many of these labels are not removed."""
+    return int((~model.labels.removed[labels]).sum())
 
 
 def similar_labels(model: Model, label: int, k: int = 10) -> list[SimilarLabel]:

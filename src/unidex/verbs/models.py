@@ -8,33 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unidex.errors import UnidexError
+from unidex.nn.device import choose_device
 from unidex.storage.locks import locked
 
 if TYPE_CHECKING:
-    import torch
-
     from unidex.model.model import Model
 
-
-def choose_device(name: str) -> torch.device:
-    """Return a torch device by name; "auto" takes a GPU if the machine has one."""
-    import torch
-
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise UnidexError(f"--device must be one that this machine has, but {name!r} is not: {error}") from None
-    return device
+__all__ = ["choose_device", "load_model", "model_to_change"]
 
 
 def load_model(folder: Path, device: str = "auto") -> Model:
     """Read a model folder."""
     from unidex.verbs.registered_methods import Model
 
-    return Model.load(folder, str(choose_device(device)))
+    # "auto" is looked up only for a network that torch runs: to look loads torch.
+    return Model.load(folder, device if device in ("auto", "cpu") else str(choose_device(device)))
 
 
 @contextmanager

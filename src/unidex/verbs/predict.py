@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 import numpy as np
 
-from unidex.errors import DataError, quoted
+from unidex.data.concepts import is_language, language_tag
+from unidex.errors import DataError, listed, quoted
+from unidex.model.label_rules import matching_labels
 from unidex.model.label_set import Frequency, LabelSet
 from unidex.scoring.layout import Mode
 
@@ -23,7 +25,7 @@ _BLOCK = 1024
 _DIGITS = 6  # as many as a float32 has; more would be noise
 
 
-class PredictedLabel(msgspec.Struct):
+class PredictedLabel(msgspec.Struct, omit_defaults=True):
     """A predicted label; the probability is null where the model is not calibrated for the mode."""
 
     id: int
@@ -32,6 +34,24 @@ class PredictedLabel(msgspec.Struct):
     score: float
     probability: float | None
     frequency: Frequency
+    notation: str = ""  # its short code; left out of JSON where it has none
+
+
+@dataclass(frozen=True)
+class LabelOptions:
+    """Which labels are predicted, and how they are shown.
+
+    Attributes:
+        language: language of their texts, such as "de"; a label without such a text has its own.
+        allowed: rules for the only labels that may be predicted (`unidex.model.label_rules`); None: all.
+        forbidden: rules for labels that are not predicted.
+        most_specific: drop a label if a narrower one is predicted too; None: as the rules of the model say.
+    """
+
+    language: str = ""
+    allowed: Sequence[str] | None = None
+    forbidden: Sequence[str] | None = None
+    most_specific: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -45,23 +65,58 @@ class Predictions:
     probabilities: list[list[float]] | None
     known: list[float] | None  # share of each text's words that the model knows; None without a vocabulary of words
 
-    def row(self, number: int, k: int | None = None, min_probability: float | None = None) -> list[PredictedLabel]:
-        """Return the labels of one text: at most k, and none below the minimum probability."""
+    def row(
+        self,
+        number: int,
+        k: int | None = None,
+        min_probability: float | None = None,
+        *,
+        language: str = "",
+        most_specific: bool = False,
+    ) -> list[PredictedLabel]:
+        """Return the labels of one text.
+
+        Args:
+            number: the place of the text.
+            k: maximum number of labels.
+            min_probability: minimum probability of a label.
+            language: language of label texts.
+            most_specific: drop a label if one of the others is narrower.
+        """
         labels, scores = self.labels, self.scores[number]
         probabilities = None if self.probabilities is None else self.probabilities[number]
-        return [
-            PredictedLabel(
-                label,
-                labels.uids[label],
-                labels.texts[label],
-                scores[place],
-                None if probabilities is None else round(probabilities[place], _DIGITS),
-                labels.frequency_class(label),
-            )
+        found = [
+            (place, label)
             for place, label in enumerate(self.ids[number][:k])
             if label >= 0
             and (min_probability is None or probabilities is None or probabilities[place] >= min_probability)
         ]
+        if most_specific:
+            kept = labels.most_specific([label for _, label in found])
+            found = [pair for pair, is_kept in zip(found, kept, strict=True) if is_kept]
+        return [
+            PredictedLabel(
+                label,
+                labels.uids[label],
+                labels.text_in(label, language),
+                scores[place],
+                None if probabilities is None else round(probabilities[place], _DIGITS),
+                labels.frequency_class(label),
+                labels.notation(label),
+            )
+            for place, label in found
+        ]
+
+
+def checked_language(model: Model, language: str) -> str:
+    """A language in which labels have names; "" for the labels' own texts."""
+    tag, known = language_tag(language), model.labels.languages
+    if tag and not any(is_language(name, tag) for name in known):
+        found = listed(map(quoted, known)) or "none"
+        raise DataError(
+            f"the language must be one that labels have names in, but is {quoted(language)}; there is {found}"
+        )
+    return tag
 
 
 def predict_labels(
@@ -70,8 +125,8 @@ def predict_labels(
     k: int,
     *,
     mode: Mode | None = None,
-    allowed: Sequence[int] | None = None,
-    forbidden: Sequence[int] | None = None,
+    allowed: Sequence[str | int] | None = None,
+    forbidden: Sequence[str | int] | None = None,
 ) -> Predictions:
     """Predict the k best labels of texts, with probabilities where the model has a calibration for the mode."""
     topk = model.topk(texts, k, mode=mode, allowed=allowed, forbidden=forbidden)
@@ -92,14 +147,15 @@ def predict_rows(
     k: int = 5,
     mode: str | None = None,
     min_probability: str | float | None = None,
+    options: LabelOptions | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Predict texts in blocks: {"text", "known", "labels": [{"id", "uid", "text", "score", "frequency"}]} per text.
 
     "known" is the share of the text's words that the model knows; null for an encoder without a vocabulary of words.
     Where the model has a calibration for the mode, a label has its "probability" too, and labels below
-    ``min_probability``, a number or the name of a threshold, are left out.
+    ``min_probability``, a number or the name of a threshold, are left out. A label with a notation has "notation".
     """
-    predict = BlockPredictor(model, k, mode, min_probability)
+    predict = BlockPredictor(model, k, mode, min_probability, options)
     source = iter(texts)
     while block := list(islice(source, _BLOCK)):
         for text, labels, known in zip(block, *predict(block), strict=True):
@@ -115,13 +171,26 @@ class BlockPredictor:
     """Predicts blocks of texts with the same k, mode and minimum probability; a blank text has no labels."""
 
     def __init__(
-        self, model: Model, k: int = 5, mode: str | None = None, min_probability: str | float | None = None
+        self,
+        model: Model,
+        k: int = 5,
+        mode: str | None = None,
+        min_probability: str | float | None = None,
+        options: LabelOptions | None = None,
     ) -> None:
+        options = options or LabelOptions()
         if mode is not None and mode not in get_args(Mode):
             raise DataError(f"--mode must be both, dual or classifier, but is {quoted(mode)}")
         self._model, self._k = model, k
         self._mode: Mode = mode or model.config.predict.mode  # type: ignore[assignment]
         self._minimum = None if min_probability is None else model.min_probability(min_probability, self._mode)
+        self._language = checked_language(model, options.language)
+        asked = options.most_specific
+        self._most_specific = model.config.predict.most_specific if asked is None else asked
+        self._allowed, self._forbidden = (
+            None if rules is None else matching_labels(model.labels, rules, what)
+            for rules, what in ((options.allowed, "--allowed"), (options.forbidden, "--forbidden"))
+        )
         self._num_blank = self._num_unknown = 0
 
     @property
@@ -132,13 +201,17 @@ class BlockPredictor:
 
     def __call__(self, texts: Sequence[str]) -> tuple[list[list[PredictedLabel]], Sequence[float | None]]:
         """Return the labels of each text, best first, and the share of its words that the model knows."""
-        predictions = predict_labels(self._model, texts, self._k, mode=self._mode)
+        predictions = predict_labels(
+            self._model, texts, self._k, mode=self._mode, allowed=self._allowed, forbidden=self._forbidden
+        )
         is_blank = [not text.strip() for text in texts]
         self._num_blank += sum(is_blank)
         known: Sequence[float | None] = predictions.known or [None] * len(texts)
         self._num_unknown += sum(share == 0 and not blank for share, blank in zip(known, is_blank, strict=True))
+        shown = {"language": self._language, "most_specific": self._most_specific}
         rows = [
-            [] if blank else predictions.row(number, self._k, self._minimum) for number, blank in enumerate(is_blank)
+            [] if blank else predictions.row(number, self._k, self._minimum, **shown)  # type: ignore[arg-type]
+            for number, blank in enumerate(is_blank)
         ]
         return rows, known
 

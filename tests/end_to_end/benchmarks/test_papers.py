@@ -62,6 +62,14 @@ def test_an_ordering_is_judged_by_two_standard_errors(ahead, behind, wanted):
     assert papers_report.verdict(ordering, Row("a", "x"), Row("b", "x"), runs(*ahead), runs(*behind)) == wanted
 
 
+def test_an_ordering_compares_the_seeds_that_both_rows_have():
+    table = Table("t", "", (Row("a", "x"), Row("b", "x")), ("P@1",), (Ordering("claim", "P@1", "a", "b"),))
+    first, second = (
+        [run | {"seed": seed} for seed, run in enumerate(runs(*values))] for values in ((5.0,), (4.0, 9.0))
+    )
+    assert "+1.00: one run" in papers_report.judged(table, {"s": {"a": first, "b": second}})
+
+
 def table_of(data, out, *asked):
     command = [sys.executable, ROOT / "benchmarks" / "papers.py", "unidec-2.5", data, "--out", out, *QUICK, *asked]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -96,7 +104,7 @@ def test_label_texts_at_equal_steps_have_fewer_epochs(tmp_path):
 
 def test_synthetic_experiments_are_stored_and_the_imbalance_is_as_the_paper_says(tmp_path):
     # An easy positive is pushed down by softmax, never by decoupled softmax, and ends with a lower margin.
-    sizes = {"texts": 120, "labels": 60, "topics": 12}
+    sizes = {"texts": 120, "labels": 60, "topics": 12, "steps": 80}
     losses = papers_synthetic.LOSSES
     softmax = papers_synthetic._trained(losses["softmax"], 5, 0, **sizes)
     decoupled = papers_synthetic._trained(losses["decoupled softmax"], 5, 0, **sizes)
@@ -122,12 +130,20 @@ def test_a_part_of_a_page_is_rewritten_and_the_rest_stays(tmp_path):
     assert not papers_report.write_page(page, store)
 
 
-def test_unknown_tables_and_rows_are_refused():
-    script = ROOT / "benchmarks" / "papers.py"
-    for asked, said in ((["unidec-9", "hpo"], "TABLE must be one of"), (["dexml-3", "hpo", "--only", "x"], "has x")):
-        done = subprocess.run([sys.executable, script, *asked], capture_output=True, text=True)
-        assert done.returncode == 2
-        assert said in done.stderr
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["unidec-9", "hpo"], "TABLE must be one of"),
+        (["dexml-3"], "a table needs DATA"),
+        (["dexml-3", "hpo", "--only", "x"], "but has x"),
+    ],
+)
+def test_unknown_tables_and_rows_are_refused(asked, said, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["papers.py", *asked])
+    with pytest.raises(SystemExit) as ended:
+        papers.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_table_of_one_head_has_no_other_mode():

@@ -3,6 +3,7 @@
 import doctest
 import re
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -38,6 +39,29 @@ def test_every_command_prints_what_the_page_shows(page, num_files, num_commands,
             process = subprocess.Popen([program, *arguments], text=True, encoding="utf-8", **pipe)
         assert (command, process.communicate()[0]) == (command, expected)
         assert process.returncode == (1 if expected.startswith("unidex: ") else 0)
+
+
+def test_every_command_of_the_page_on_vocabularies_prints_what_the_page_shows(tmp_path):
+    """Scores may differ in their last digits on other machines."""
+    pytest.importorskip("rdflib", reason="SKOS needs the extra skos (rdflib)")
+    text = (DOCS / "how-to/vocabularies.md").read_text(encoding="utf-8")
+    shutil.copytree(ROOT / "examples/vocabulary", tmp_path, dirs_exist_ok=True)
+    for name, content in re.findall(r"^`(\S+)`:\n\n```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    sessions = re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    commands = [
+        part.partition("\n") for session in sessions for part in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]
+    ]
+    assert len(commands) == 8
+    for command, _, expected in commands:
+        pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "cwd": tmp_path}
+        process = warm_start.start(*shlex.split(command)[1:], **pipe)
+        assert (command, _rounded(process.communicate()[0])) == (command, _rounded(expected))
+        assert process.returncode == 0
+
+
+def _rounded(text):
+    return re.sub(r"\d+\.\d{4}\b", lambda number: f"{float(number[0]):.1f}", text)
 
 
 @pytest.mark.parametrize(

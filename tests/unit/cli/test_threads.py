@@ -30,7 +30,8 @@ def test_threads_sleep_while_they_wait_unless_a_user_has_set_it(monkeypatch, tmp
     monkeypatch.setattr(threads, "_usable_cores", lambda: 8)
     environment = {}
     threads.choose_threads(environment)
-    assert environment == {"GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0", "OMP_NUM_THREADS": "1"}
-    chosen = {"GOMP_SPINCOUNT": "9", "KMP_BLOCKTIME": "9", "OMP_NUM_THREADS": "3"}
+    sleeps = {"GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0", "OPENBLAS_THREAD_TIMEOUT": "4"}
+    assert environment == sleeps | {"OMP_NUM_THREADS": "1"}
+    chosen = dict.fromkeys(sleeps, "9") | {"OMP_NUM_THREADS": "3"}
     threads.choose_threads(environment := dict(chosen))
     assert environment == chosen

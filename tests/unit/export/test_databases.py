@@ -5,7 +5,7 @@ import json
 import pytest
 
 from helpers.command import call
-from helpers.databases import addresses, remote_kinds
+from helpers.databases import remote_kinds
 from helpers.synthetic import topics
 from unidex.index.remote import IndexUnreachableError
 from unidex.model.model import Model
@@ -16,12 +16,12 @@ DATA = topics()
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    train(DATA, settings=["encoder.dim=8", "features.min_df=1", "train.epochs=2"], out=folder / "model")
-    with addresses(folder):
-        yield folder / "model"
+    folder = tmp_path_factory.mktemp("model") / "model"
+    train(DATA, settings=["encoder.dim=8", "features.min_df=1", "train.epochs=2"], out=folder)
+    return folder
 
 
+@pytest.mark.usefixtures("databases")
 @pytest.mark.parametrize("kind", remote_kinds())
 def test_predict_add_and_remove(kind, model, tmp_path, monkeypatch):
     folder = tmp_path / "exported"

@@ -489,6 +489,15 @@ def test_features_of_earlier_versions_are_read(tmp_path):
         FeatureExtractor.load(tmp_path)
 
 
+def test_of_very_many_texts_evenly_spread_ones_are_counted(monkeypatch):
+    texts = [f"word{number} shared" for number in range(20)]
+    monkeypatch.setattr("unidex.features.extractor.MAX_COUNTED", 7)
+    few = FeatureExtractor.fit(texts, ["a label"], settings_with(min_df=1))
+    whole = FeatureExtractor.fit(texts[::3], ["a label"], settings_with(min_df=1))
+    assert few.fingerprint == whole.fingerprint
+    assert few.vocabulary.num_texts == 8
+
+
 def test_subwords_alone_count_as_often_as_they_occur():
     texts = ["low lower lowest low", "new newer newest", "low new low new low", ""]
     alone = {"words": False, "parts": False, "bigrams": False, "subwords": True, "sublinear_tf": False}

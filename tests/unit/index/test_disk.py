@@ -1,16 +1,14 @@
 """The index past memory: built in blocks, continued after kill -9, recall against exact search."""
 
 import json
-import os
 import resource
 import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 
+from helpers import warm_start
+from helpers.waits import PATIENCE, wait_until
 from unidex import index as index_layer
 from unidex.errors import ModelError
 from unidex.index import disk, disk_lists
@@ -98,26 +96,27 @@ disk_lists.ROWS_AT_ONCE = 1000
 note = disk_lists.Building._note
 def slow(self, done):
     note(self, done)
-    time.sleep(float(sys.argv[2]))
+    if sys.argv[2] in done and done[sys.argv[2]] >= int(sys.argv[3]):
+        time.sleep(3600)
 disk_lists.Building._note = slow
 rng = np.random.default_rng(0)
 DiskIndex.build(rng.standard_normal((6000, 8)).astype(np.float32), folder=Path(sys.argv[1]))
 """
 
 
+def progress(folder):
+    file = folder / "progress.json"
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
 def test_a_killed_build_continues_and_gives_the_same_files(tmp_path, monkeypatch):
     monkeypatch.setattr(disk_lists, "ROWS_AT_ONCE", 1000)
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     for name, wanted in (("vectors.npy", 3000), ("codes.npy", 2000)):
-        process = subprocess.Popen([sys.executable, "-c", _BUILD, str(killed), "0.05"])
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            file = killed / "progress.json"
-            if file.exists() and json.loads(file.read_text()).get(name, 0) >= wanted:
-                break
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+        process = warm_start.start(killed, name, wanted, program=_BUILD)
+        wait_until(lambda name=name, wanted=wanted: progress(killed).get(name, 0) >= wanted)
+        process.kill()
+        assert process.wait(PATIENCE) == -signal.SIGKILL
         done = json.loads((killed / "progress.json").read_text())[name]
         assert wanted <= done < 6000
     written = (killed / "vectors.npy").stat().st_mtime_ns

@@ -355,7 +355,7 @@ def test_a_transformer_explains_texts_without_tokens_and_many_labels(transformer
 
 def test_labels_of_a_transformer_in_blocks_are_those_of_one_pass(transformer_model, monkeypatch):
     whole = explain(transformer_model, "a blue shoe", k=5)
-    monkeypatch.setattr("unidex.model.attribution._LABELS_AT_ONCE", 2)
+    monkeypatch.setattr("unidex.model.gradient_attribution._LABELS_AT_ONCE", 2)
     for one, other in zip(whole, explain(transformer_model, "a blue shoe", k=5), strict=True):
         assert [t.score for t in one.tokens] == pytest.approx([t.score for t in other.tokens], abs=1e-5)
         assert one.rest == pytest.approx(other.rest, abs=1e-5)
@@ -367,7 +367,7 @@ def test_labels_of_a_transformer_in_blocks_are_those_of_one_pass(transformer_mod
 def similarities(model, text):
     """Of a text with every train text: the mean of both heads' inner products."""
     query, stored = (model.scorer.layout.side_by_side(model.vectors(texts)) for texts in ([text], DATA.train.texts))
-    return ((stored / 2).half().float() @ query[0]).numpy()
+    return (stored / 2).astype(np.float16).astype(np.float32) @ query[0]
 
 
 @pytest.mark.parametrize("mode", ["both", "dual"])

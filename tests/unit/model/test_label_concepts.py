@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from helpers.command import call
 from helpers.synthetic import QUICK, topics
 from unidex.data.concepts import Concept, Term
 from unidex.data.dataset import Dataset, Labels
@@ -109,3 +110,101 @@ def test_the_text_in_a_language_and_its_own_elsewhere(model):
     assert model.labels.text_in(UNSEEN, "en") == PLAIN.labels.texts[UNSEEN]
     assert model.labels.text_in(UNSEEN, "fi") == PLAIN.labels.texts[UNSEEN]
     assert model.labels.row(UNSEEN, "de").text == "Apparatur"
+
+
+# Rules, hierarchy and language in predictions.
+
+
+def texts_of_labels(*labels):
+    return [" ".join(PLAIN.labels.texts[label] for label in labels)]
+
+
+def test_rules_choose_labels_by_uid_pattern_and_group(model):
+    text = texts_of_labels(UNSEEN, 2)
+    assert {label.uid for label in model.predict(text, 2)[0]} == {"L2", "L23"}
+    assert [label.uid for label in model.predict(text, 5, allowed=["group=things"])[0]] == ["L23"]
+    found = model.predict(text, 24, allowed=["uid=L2*"], forbidden=["L22", 20])[0]
+    assert sorted(label.uid for label in found) == ["L2", "L21", "L23"]
+    with pytest.raises(DataError, match="allowed must name labels of the model, but it has no label with uid or rule"):
+        model.predict(text, allowed=["group=nothing"])
+
+
+def test_stored_rules_hold_for_every_prediction_and_are_saved(model, tmp_path):
+    text = texts_of_labels(UNSEEN, 2)
+    model.set_rules(allowed=["uid=L2*"], forbidden=["group=things"])
+    assert [label.uid for label in model.predict(text, 1)[0]] == ["L2"]
+    # What is asked for counts beside them.
+    assert model.predict(text, allowed=["L23", "L5"])[0] == []
+    model.save(tmp_path / "ruled")
+    again = Model.load(tmp_path / "ruled")
+    assert sorted(label.uid for label in again.predict(text, 24)[0]) == ["L2", "L20", "L21", "L22"]
+    assert [reason.uid for reason in again.explain(text[0], 1)] == ["L2"]
+    # A label that is added later falls under them too.
+    again.add_labels(["w46u w47v"], ["L2x"])
+    assert "L2x" in [label.uid for label in again.predict(text, 24)[0]]
+    again.set_rules(allowed=[], forbidden=[])
+    assert len(again.predict(text, 24)[0]) == 24
+
+
+def test_a_label_is_dropped_if_a_narrower_one_is_predicted(model):
+    text = texts_of_labels(UNSEEN, 2)
+    assert model.labels.broader(UNSEEN) == {2}
+    assert [label.uid for label in model.predict(text, 2, most_specific=True)[0]] == ["L23"]
+    # Not where the narrower one is left out by the minimum probability or the number of labels.
+    best = model.predict(texts_of_labels(2), 1, most_specific=True)[0]
+    assert [label.uid for label in best] == ["L2"]
+
+
+def test_a_cycle_of_broader_labels_ends(model):
+    model.labels.concepts[2] = Concept(broader=("L23", "L4", "gone"))
+    assert model.labels.broader(2) == {UNSEEN, 4}
+    assert model.labels.broader(UNSEEN) == {2, 4}
+
+
+def test_predictions_show_notation_and_the_text_of_the_language(model):
+    (best,) = model.predict(["Apparatur"], 1, language="de")[0]
+    assert (best.text, best.notation) == ("Apparatur", "X.23")
+    assert model.predict(["Apparatur"], 1).to_dict()["notation"] == ["X.23"]
+    assert "X.23  Apparatur" in repr(model.predict(["Apparatur"], 1, language="de"))
+    found = model.labels.select(search="gizmo").tolist()
+    assert found == [UNSEEN] == model.labels.select(search="x.23").tolist()
+
+
+def test_the_command_line_predicts_with_rules_language_and_tables(folder, tmp_path):
+    rules = tmp_path / "allowed.txt"
+    rules.write_text("uid=L2\n\ngroup=things\n")
+    text = tmp_path / "texts.txt"
+    text.write_text(f"{texts_of_labels(UNSEEN, 2)[0]}\n")
+    asked = ("predict", folder, text, "-k", 3, "--allowed", rules, "--language", "de")
+    row = json.loads(call(*asked, "--json").stdout)
+    assert sorted((label["text"], label.get("notation")) for label in row["labels"]) == [
+        ("Apparatur", "X.23"),
+        (PLAIN.labels.texts[2], None),
+    ]
+    assert "X.23  Apparatur" in call(*asked, "--most-specific").stdout
+    call(*asked, "--most-specific", "--out", tmp_path / "wide.csv")
+    assert (tmp_path / "wide.csv").read_text().startswith("text,label_1,uid_1,notation_1,probability_1,label_2")
+    call(*asked, "--out", tmp_path / "long.jsonl", "--long")
+    assert json.loads((tmp_path / "long.jsonl").read_text().splitlines()[0])["label"]
+    with pytest.raises(DataError, match="the language must be one that labels have names in, but is 'fi'"):
+        call("predict", folder, text, "--language", "fi")
+
+
+def test_the_command_line_stores_rules(folder, tmp_path):
+    Model.load(folder).save(tmp_path / "ruled")
+    shown = json.loads(call("labels", "rules", tmp_path / "ruled", "--json").stdout)
+    assert shown == {"allowed": [], "forbidden": [], "most_specific": False, "num_labels": 24}
+    call("labels", "rules", tmp_path / "ruled", "--forbidden", "group=things", "--most-specific")
+    shown = json.loads(call("labels", "rules", tmp_path / "ruled", "--json").stdout)
+    assert shown == {"allowed": [], "forbidden": ["group=things"], "most_specific": True, "num_labels": 23}
+    assert "there are no rules" in call("labels", "rules", tmp_path / "ruled", "--clear").stdout
+
+
+def test_evaluation_credits_broader_labels_where_asked(model):
+    scores = model.evaluate(PLAIN, hierarchy=True).metrics
+    assert scores["hP@1"] == pytest.approx(scores["P@1"], abs=8)
+    assert {"hP@1", "hR@5", "hF1@3"} <= scores.keys()
+    assert not any(name.startswith("h") and "hits" not in name for name in model.evaluate(PLAIN).metrics)
+    model.labels.concepts.clear()
+    with pytest.raises(DataError, match="--hierarchy needs labels with broader ones"):
+        model.evaluate(PLAIN, hierarchy=True)

@@ -33,7 +33,7 @@ def test_labels_have_names_and_no_padding(model):
     assert [len(row) for row in found.labels] == [8, 8]
     for row, ids, scores in zip(found.labels, found.ids.tolist(), found.scores.tolist(), strict=True):
         for label, number, score in zip(row, ids, scores, strict=False):
-            assert label == (model.labels.texts[number], model.labels.uids[number], score, None)
+            assert label == (model.labels.texts[number], model.labels.uids[number], score, None, "")
     assert (len(found), found[0], list(found)) == (2, found.labels[0], found.labels)
     assert found[0][0].text == found[0][0][0]
     assert isinstance(found.topk, TopK)

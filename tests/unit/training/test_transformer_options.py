@@ -1,4 +1,4 @@
-"""A tiny transformer trains with each option of precision and memory that a GPU would use."""
+"""A tiny transformer or decoder trains with each option of precision, memory and pooling that a GPU would use."""
 
 import json
 import logging
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from helpers.synthetic import topics
-from helpers.tiny_transformer import topics_settings
+from helpers.tiny_transformer import SPECIAL, topics_settings
 from unidex.model.model import Model
 from unidex.verbs.train import train
 
@@ -50,6 +50,35 @@ def test_options_of_precision_and_memory_train_as_plain_float32_does(options, tm
     assert found == pytest.approx(wanted, rel=0.1)
     texts = list(DATA.test.texts)
     assert torch.equal(Model.load(other).vectors(texts).dual, model.vectors(texts).dual)
+
+
+def test_a_decoder_is_an_encoder_by_its_last_token(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(TRANSFORMER[1].removeprefix("encoder.path="))
+    tokenizer.save_pretrained(tmp_path / "decoder")
+    shape = transformers.LlamaConfig(
+        vocab_size=len(tokenizer) + len(SPECIAL),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=40,
+    )
+    torch.manual_seed(0)
+    decoder = transformers.LlamaModel(shape).eval()
+    decoder.save_pretrained(tmp_path / "decoder")
+    settings = ["encoder.kind=transformer", f"encoder.path={tmp_path / 'decoder'}", "encoder.pooling=last"]
+    model = train(DATA, "depsl", settings=[*settings, "encoder.max_length=16", *SHORT], out=tmp_path / "model")
+    found = losses_of(tmp_path / "model")
+    assert found[-1] < found[0]
+    texts = ["w0a w1b", "w0a w1b w2c w3d"]
+    together = model.network.encode(model.network.encoder.prepare(texts))
+    with torch.no_grad():
+        for row, text in enumerate(texts):
+            tokens = tokenizer(text, return_tensors="pt")["input_ids"]
+            last = model.network.encoder.model(input_ids=tokens).last_hidden_state[0, -1]
+            torch.testing.assert_close(together[row], last, atol=1e-5, rtol=0)
+    assert torch.equal(Model.load(tmp_path / "model").vectors(texts).dual, model.vectors(texts).dual)
 
 
 def test_a_run_that_learns_nothing_says_so(caplog):

@@ -5,7 +5,7 @@ const LONGEST = 8000;
 
 export function read() {
   const said = new URLSearchParams(location.hash.slice(1));
-  return Object.fromEntries(["text", "k", "mode", "min", "tab", "search"].map((name) => [name, said.get(name)]));
+  return Object.fromEntries(["text", "k", "mode", "min", "language", "tab", "search"].map((name) => [name, said.get(name)]));
 }
 
 // A text that is too long is left out; the result tells whether the address is complete.

@@ -16,9 +16,11 @@ export function cell(value) {
 // results: [{line, text, labels}]; a text without labels has one row. The byte order mark tells spreadsheets that this is
 // UTF-8.
 export function csv(results) {
+  const notations = results.some(({ labels }) => labels.some((row) => row.notation)) ? ["notation"] : [];
+  const columns = [...COLUMNS, ...notations];
   const rows = results.flatMap(({ line, text, labels }) => labels.length === 0 ? [[line, text]]
-    : labels.map((row, rank) => [line, text, rank + 1, row.uid, row.text, row.score, row.probability, row.frequency]));
-  const lines = [COLUMNS, ...rows].map((row) => COLUMNS.map((_, place) => cell(row[place])).join(","));
+    : labels.map((row, rank) => [line, text, rank + 1, row.uid, row.text, row.score, row.probability, row.frequency, row.notation]));
+  const lines = [columns, ...rows].map((row) => columns.map((_, place) => cell(row[place])).join(","));
   return `\ufeff${lines.join("\r\n")}\r\n`;
 }
 

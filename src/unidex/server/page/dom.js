@@ -43,8 +43,9 @@ export const frequencyMark = (frequency) =>
   el("span", { class: `mark ${frequency}`, title: meaning("frequency") }, el("i"), unseen("frequency: "), frequency);
 
 export function labelName(row) {
-  return el("span", { class: "name" }, el("span", { class: "label-text" }, row.text),
-    row.uid !== row.text && el("span", { class: "uid" }, unseen(", uid "), row.uid));
+  const uri = /^https?:\/\//.test(row.uid) && el("a", { href: row.uid, target: "_blank", rel: "noopener noreferrer" }, row.uid);
+  return el("span", { class: "name" }, row.notation && el("span", { class: "notation" }, row.notation, " "), el("span", { class: "label-text" }, row.text),
+    row.uid !== row.text && el("span", { class: "uid" }, unseen(", uid "), uri || row.uid));
 }
 
 // Return a function that runs when it was not called for some milliseconds.

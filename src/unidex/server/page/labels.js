@@ -2,6 +2,7 @@
 
 import { ask, change } from "./dialogs.js";
 import { button, byId, count, el, fixed, frequencyMark, hint, labelName, number, problemBox, sayProblem, settled, whole } from "./dom.js";
+import { settings } from "./one.js";
 import { call, isAborted } from "./service.js";
 
 const PAGE = 50;
@@ -28,6 +29,7 @@ export async function show() {
   list.ariaBusy = true;
   const asked = new URLSearchParams({ search: search.value.trim(), order: order.value, offset, limit: PAGE });
   if (frequency.value) asked.set("frequency", frequency.value);
+  if (settings().language) asked.set("language", settings().language);
   try {
     const found = await call("GET", `v1/labels?${asked}`, { signal: own.signal });
     if (own !== request) return;

@@ -36,7 +36,7 @@ function tellCount() {
 
 async function predict() {
   const asked = texts();
-  const { k, mode } = settings();
+  const { k, mode, language } = settings();
   const own = request = new AbortController();
   found = [];
   working(true);
@@ -46,7 +46,7 @@ async function predict() {
   try {
     for (let start = 0; start < asked.length; start += size) {
       const some = asked.slice(start, start + size);
-      const body = { texts: some.map(({ text }) => text), k, mode };
+      const body = { texts: some.map(({ text }) => text), k, mode, language };
       const { predictions } = await call("POST", "v1/predict", { body, signal: own.signal });
       found.push(...predictions.map(({ labels, known }, place) => ({ ...some[place], labels: above(labels), known })));
       progress.value = found.length / asked.length;
@@ -106,8 +106,9 @@ async function predictFile() {
   const target = byId("file-kind").value;
   if (!source) return sayProblem(problem, { detail: `The file must end in .csv, .tsv, .jsonl or .xlsx, but is called ${file.name}.` });
   if (file.size > limits.body) return sayProblem(problem, { detail: `The file must have at most ${count(limits.body, "byte")}; use the command line for larger ones: unidex predict MODEL FILE --out TABLE.` });
-  const { k, mode, min } = settings();
+  const { k, mode, min, language } = settings();
   const asked = new URLSearchParams({ source, target, k, mode });
+  if (language) asked.set("language", language);
   if (min > 0 && min <= 1) asked.set("min_probability", min);
   if (byId("file-column").value.trim()) asked.set("column", byId("file-column").value.trim());
   const own = request = new AbortController();

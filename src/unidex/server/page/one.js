@@ -10,7 +10,7 @@ const SAYING_MS = 900;
 const RETRIES = 3;
 const MIN_RECALL = 0.05; // a threshold that finds fewer of the right labels is no help
 
-const [text, k, min, results, problem] = ["text", "k", "min", "results", "problem"].map(byId);
+const [text, k, min, language, results, problem] = ["text", "k", "min", "language", "results", "problem"].map(byId);
 let info = null;
 let lists = [];
 let last = null; // {text, k, answers: [{mode, labels, known}]}
@@ -18,8 +18,8 @@ let gone = false; // the last request had no answer
 let request = null;
 let mode = "both"; // or "compare"
 
-export const settings = () => ({ k: Number(k.value), mode: mode === "compare" ? info.modes[0] : mode, min: Number(min.value) });
-export const inAddress = () => ({ text: text.value, k: k.value === "5" ? null : k.value, mode: mode === info?.modes[0] ? null : mode, min: Number(min.value) || null });
+export const settings = () => ({ k: Number(k.value), mode: mode === "compare" ? info.modes[0] : mode, min: Number(min.value), language: language.value });
+export const inAddress = () => ({ text: text.value, k: k.value === "5" ? null : k.value, mode: mode === info?.modes[0] ? null : mode, min: Number(min.value) || null, language: language.value });
 
 export const changed = new EventTarget();
 const tellChanged = () => changed.dispatchEvent(new Event("change"));
@@ -55,7 +55,7 @@ async function ask(tries = 0) {
   const modes = mode === "compare" ? info.modes : [mode];
   const labelsAsked = Number(k.value);
   const predict = async (one) => {
-    const body = { texts: [asked], k: labelsAsked, mode: one };
+    const body = { texts: [asked], k: labelsAsked, mode: one, language: language.value };
     const { labels, known } = (await call("POST", "v1/predict", { body, signal: own.signal })).predictions[0];
     return { mode: one, labels, known };
   };
@@ -141,12 +141,29 @@ export function setModel(said) {
   byId("modes").replaceChildren(el("legend", {}, "Mode"), el("div", { class: "choices" }, names.map(([value, name]) =>
     el("label", { title: meaning(value) }, el("input", { type: "radio", name: "mode", value, checked: value === mode }), el("span", {}, name)))));
   byId("modes").hidden = said.modes.length < 2;
+  drawLanguages(said.languages);
   min.disabled = !said.calibrated;
   if (min.disabled) min.value = "0";
   byId("min-hint").hidden = said.calibrated;
   drawThresholds(said.thresholds ?? {});
   drawMin();
   draw();
+}
+
+// Names of languages as the browser knows them; labels without a name in the chosen one keep their own text.
+function drawLanguages(tags) {
+  const chosen = language.value;
+  const names = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
+  const nameOf = (tag) => {
+    try {
+      return names.of(tag);
+    } catch {
+      return tag; // not a tag that the browser knows
+    }
+  };
+  language.replaceChildren(el("option", { value: "" }, "as in the model"), ...tags.map((tag) => el("option", { value: tag }, nameOf(tag))));
+  language.value = tags.includes(chosen) ? chosen : "";
+  byId("language-field").hidden = tags.length < 2;
 }
 
 // Marks on the slider: the thresholds that the calibration found.
@@ -178,6 +195,7 @@ export function fromAddress(said) {
   if (said.text !== null) text.value = said.text;
   k.value = Math.round(Number(said.k)) || 5;
   min.value = min.disabled ? 0 : Number(said.min) || 0;
+  language.value = info.languages.includes(said.language) ? said.language : "";
   for (const input of byId("modes").querySelectorAll("input")) if (input.value === (said.mode ?? info.modes[0])) input.checked = true;
   mode = byId("modes").querySelector(":checked").value;
   drawMin();
@@ -198,6 +216,7 @@ k.onchange = () => {
   askSoon();
 };
 min.oninput = moved;
+language.onchange = () => ask();
 byId("modes").onchange = (event) => {
   mode = event.target.value;
   ask();

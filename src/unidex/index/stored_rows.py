@@ -1,0 +1,55 @@
+"""The vectors of labels in the folder of an index: float32, or 8 bits where they were rounded to that.
+
+Shapes: L labels, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex.errors import ModelError
+from unidex.storage.eight_bits import EightBitRows, num_blocks, on_grid
+from unidex.storage.mapped import load_array
+
+_VECTORS, _CODES, _SCALES = "vectors.npy", "vectors_int8.npy", "vectors_scales.npy"
+
+
+def write_rows(folder: Path, shape: tuple[int, int], blocks: Sequence[NDArray[np.float32]]) -> None:
+    """Write label vectors, given in blocks; those that lie on the grid of 8 bits are written so, without a loss."""
+    if shape[0] == 0:
+        np.save(folder / _VECTORS, np.empty(shape, dtype=np.float32))
+        return
+    coded = []
+    for block in blocks:
+        codes = on_grid(block)
+        if codes is None:
+            _write_blocks(folder / _VECTORS, shape, np.float32, blocks)
+            return
+        coded.append(codes)
+    _write_blocks(folder / _CODES, shape, np.int8, (block.codes_RD for block in coded))
+    scales_shape = (shape[0], num_blocks(shape[1]))
+    _write_blocks(folder / _SCALES, scales_shape, np.float32, (block.scales_RG for block in coded))
+
+
+def read_rows(folder: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
+    """Read label vectors as float32: mapped, copy-on-write, where they are stored so."""
+    if not (folder / _CODES).is_file():
+        return load_array(folder / _VECTORS, shape, mapped=shape[0] > 0)
+    codes = load_array(folder / _CODES, shape, np.int8)
+    scales = load_array(folder / _SCALES, (shape[0], num_blocks(shape[1])), np.float32)
+    if not np.isfinite(scales).all():
+        raise ModelError(f"{folder / _SCALES} must hold finite numbers, but does not; copy the model again")
+    return EightBitRows(codes, scales).whole()
+
+
+def _write_blocks(file: Path, shape: tuple[int, int], dtype: type, blocks: Iterable[NDArray[np.generic]]) -> None:
+    array = np.lib.format.open_memmap(file, mode="w+", dtype=dtype, shape=shape)
+    written = 0
+    for block in blocks:
+        array[written : written + len(block)] = block
+        written += len(block)
+    array.flush()
