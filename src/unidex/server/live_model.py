@@ -45,6 +45,8 @@ class LiveModel:
         try:
             with in_memory():
                 self.model = Model.load(folder)
+            # The first prediction builds caches, and shows whether the parts fit: before the first request.
+            self.model.topk(["text"], 1)
         except UnidexError:
             raise
         except Exception:
@@ -53,8 +55,6 @@ class LiveModel:
             raise ModelError(
                 f"{self.name}: the folder must contain a model, but cannot be read as one; the log has the error"
             ) from None
-        # The first prediction builds caches; do it before the first request.
-        self.model.topk(["text"], 1)
 
     @property
     def title(self) -> str:

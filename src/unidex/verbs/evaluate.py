@@ -10,6 +10,7 @@ import numpy as np
 
 from unidex import progress
 from unidex.data.dataset import Dataset, Propensity, Split
+from unidex.data.text_blocks import text_blocks
 from unidex.errors import DataError
 from unidex.metrics import LIMIT
 from unidex.metrics.evaluation import places_needed
@@ -83,8 +84,7 @@ def predict_split(model: Model, texts: Split, mode: Mode | None, k: int) -> TopK
     places = min(places_needed(texts, k), len(model.labels))
     with progress.task("predicting", len(texts), unit="texts") as advance:
         parts = []
-        for start in range(0, len(texts), _BLOCK):
-            part = list(texts.texts[start : start + _BLOCK])
+        for part in text_blocks(texts.texts, _BLOCK):
             parts.append(model.topk(part, places, mode=mode))
             advance(len(part))
     return TopK.concatenate(parts)

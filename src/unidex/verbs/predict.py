@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import numpy as np
 
 from unidex.data.concepts import is_language, language_tag
+from unidex.data.text_blocks import text_blocks
 from unidex.errors import DataError, listed, quoted
 from unidex.model.label_rules import matching_labels
 from unidex.model.label_set import Frequency, LabelSet
@@ -156,8 +156,7 @@ def predict_rows(
     ``min_probability``, a number or the name of a threshold, are left out. A label with a notation has "notation".
     """
     predict = BlockPredictor(model, k, mode, min_probability, options)
-    source = iter(texts)
-    while block := list(islice(source, _BLOCK)):
+    for block in text_blocks(texts, _BLOCK):
         for text, labels, known in zip(block, *predict(block), strict=True):
             rows = [msgspec.to_builtins(label) for label in labels]
             if not predict.has_probabilities:

@@ -19,6 +19,9 @@ def test_every_recipe_says_what_it_is_and_names_its_work():
         "inceptionxml-lf",
         "ngame",
         "siamesexml",
+        "graphsage",
+        "simcse",
+        "static",
     }
     assert set(recipe_names()) == {"auto", "depsl", "unidec", "renee", *dexml, *others}
     listed = json.loads(run("recipes", "--json").stdout)

@@ -1,4 +1,4 @@
-"""Texts in any script: trained, predicted and explained on the command line, and predicted by the service."""
+"""Texts in any script and of any length: on the command line and by the service."""
 
 import json
 
@@ -6,6 +6,8 @@ import pytest
 
 from helpers.command import call
 from helpers.served import served
+from unidex.verbs.models import load_model
+from unidex.verbs.predict import predict_rows
 from unidex.verbs.train import train
 
 # Labels and the words of their texts. The words of Chinese stand without blanks.
@@ -57,3 +59,18 @@ def test_the_service_takes_any_script(folder):
         found = service.client.get("/v1/labels", params={"search": "पुस्त"})
         assert found.status_code == 200
         assert "पुस्तकालय" in found.text
+
+
+def test_long_texts_are_read_a_few_at_a_time(folder):
+    """Memory for a megabyte of text is many megabytes, so that a block must not have a thousand such texts."""
+    num_read = 0
+
+    def texts():
+        nonlocal num_read
+        for _ in range(40):
+            num_read += 1
+            yield "uusien kirjastojen avaaminen " * 40_000
+
+    first = next(predict_rows(load_model(folder), texts(), k=1))
+    assert first["labels"][0]["uid"] == "kirjastot"
+    assert num_read == 4

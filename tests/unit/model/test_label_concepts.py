@@ -125,7 +125,7 @@ def test_rules_choose_labels_by_uid_pattern_and_group(model):
     assert [label.uid for label in model.predict(text, 5, allowed=["group=things"])[0]] == ["L23"]
     found = model.predict(text, 24, allowed=["uid=L2*"], forbidden=["L22", 20])[0]
     assert sorted(label.uid for label in found) == ["L2", "L21", "L23"]
-    with pytest.raises(DataError, match="allowed must name labels of the model, but it has no label with uid or rule"):
+    with pytest.raises(DataError, match="allowed must name labels of the model, but it has no label with rule"):
         model.predict(text, allowed=["group=nothing"])
 
 

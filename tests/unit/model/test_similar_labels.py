@@ -170,7 +170,7 @@ def test_the_page_shows_what_the_command_prints():
     sessions = re.findall(r"^```console\n\$ (unidex labels similar .*?)\n(.*?)^```$", text, re.M | re.S)
     assert len(sessions) == 1
     for command, expected in sessions:
-        done = run(*shlex.split(command)[1:])
+        done = run("--quiet", *shlex.split(command)[1:])
         assert (done.returncode, done.stderr, done.stdout) == (0, "", expected)
 
 
@@ -251,7 +251,7 @@ def test_a_label_without_similar_labels_is_printed_and_drawn(tmp_path):
 
 def test_errors_are_one_line(folders, tmp_path):
     data = put(tmp_path / "shop", RAW)
-    assert_one_line(run("labels", "similar", data, "nothing like it"))
+    assert_one_line(run("--quiet", "labels", "similar", data, "nothing like it"))
     done = run("labels", "similar", tmp_path / "absent", "x")
     assert_one_line(done)
     assert "a data set must be a folder, a file or 'hpo', but this does not exist" in done.stderr
