@@ -72,8 +72,10 @@ class Model(ModelMethods):
         self._is_network_old = False  # whether labels have changed since its classifiers were made
         if not isinstance(network, ArrayNetwork):
             network.eval()
-            self._network = network
             self.vectoriser = network.arrays(config.predict.precision) or network
+            # Rounded vectors are those of the model: a network that has others is made anew when it is asked for.
+            is_rounded = self.vectoriser is not network and config.predict.precision != "float32"
+            self._network = None if is_rounded else network
         self.metrics, self.log, self.train_texts = metrics, log, train_texts
         self.scorer: Scorer = scorer
         # A copy: labels that are added here must not appear elsewhere.
