@@ -96,13 +96,17 @@ def parameters(name, processes):
     tables = {key: table.weight for key, table in model.network.tables().items()}
     assert model.metrics["training"]["steps"] >= 20
     if name.endswith("transformer"):
-        return tables | {"vectors": model.vectors(list(problem().train.texts)).dual}
+        return tables | {"vectors": torch.from_numpy(model.vectors(list(problem().train.texts)).dual)}
     return {**model.network.state_dict(), **tables}
 
 
 if __name__ == "__main__":
+    names = sys.argv[2:] or list(RECIPES)
+    # Before the processes meet: after that, transformers writes a folder on the first of them alone.
+    for recipe in names:
+        settings_of(recipe)
     with distributed.process_group(torch.device("cpu")) as everybody:
-        for recipe in sys.argv[2:] or RECIPES:
+        for recipe in names:
             found = parameters(recipe, everybody)
             if found is not None:
                 save_file({key: value.contiguous() for key, value in found.items()}, Path(sys.argv[1]) / recipe)
