@@ -197,7 +197,7 @@ def test_a_limit_of_file_sizes_is_named(model_folder, tmp_path):
 
 
 def test_a_read_only_disk_serves_its_model_and_takes_no_change(model_folder, files, tmp_path):
-    with small_disk(tmp_path / "disk", 2 * size_of(model_folder) + (1 << 20)) as disk:
+    with small_disk(tmp_path / "disk", 2 * size_of(model_folder) + (1 << 24)) as disk:
         shutil.copytree(model_folder, disk / "model")
         make_read_only(disk)
         done = run("predict", disk / "model", files / "texts.txt", "-k", 1, "--json")

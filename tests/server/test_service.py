@@ -230,14 +230,15 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(service):
     sent = []
 
     def parts():
-        for _ in range(10_000):
+        for _ in range(400):
             sent.append(1)
-            yield b" " * 10_000
+            yield b" " * 1_000_000
 
     # The connection may be cut while it is still sending.
     with contextlib.suppress(httpx.WriteError):
         problem(httpx.post(f"{service.url}/v1/predict", content=parts()), 413)
-    assert len(sent) < 10_000
+    # 128 MiB are read and discarded, so that ordinary clients see the answer; and no more.
+    assert len(sent) < 400
     rows(service.client.post("/v1/predict", json={"text": "a"}))
 
 

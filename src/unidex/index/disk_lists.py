@@ -21,7 +21,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +137,7 @@ class Building:
                 with writing(self.folder / name):
                     np.lib.format.open_memmap(self.folder / name, mode="w+", dtype=dtype, shape=shape)
                     reserve(self.folder / name)
-        arrays = [np.load(self.folder / name, mmap_mode="r+" if num_rows else None) for name in names]
+        arrays = self._mapped(wanted, "r+")
         with progress.task(what, num_rows, unit="rows") as advance:
             advance(done)
             for start in range(done, num_rows, ROWS_AT_ONCE):
@@ -147,7 +147,14 @@ class Building:
                     array.flush()
                 self._note(dict.fromkeys(names, rows.stop))
                 advance(rows.stop - start)
-        return [np.load(self.folder / name, mmap_mode="c" if num_rows else None) for name in names]
+        return self._mapped(wanted, "c")
+
+    def _mapped(self, wanted: dict[str, tuple[tuple[int, ...], Any]], mode: Literal["r+", "c"]) -> list[NDArray[Any]]:
+        # No file of 0 bytes can be mapped.
+        return [
+            np.lib.format.open_memmap(self.folder / name, mode=mode) if shape[0] else np.empty(shape, dtype)
+            for name, (shape, dtype) in wanted.items()
+        ]
 
     def _finish(self, name: str, number: int) -> None:
         sync(self.folder / f".{name}")

@@ -41,8 +41,8 @@ def averages(
 
     >>> truth = sparse.csr_array(np.array([[1, 0, 0], [0, 1, 1]]))
     >>> found = averages(TopK.rank([[0, 1], [2, 1]], [[0.9, 0.2], [0.8, 0.1]]), truth)
-    >>> found["document"], found["NDCG"]
-    ({'precision': 75.0, 'recall': 100.0, 'F1': 83.33333333333334}, 100.0)
+    >>> {name: round(value, 2) for name, value in found["document"].items()}, found["NDCG"]
+    ({'precision': 75.0, 'recall': 100.0, 'F1': 83.33}, 100.0)
     """
     if filter_pairs_NL is not None:
         topk = topk.without(filter_pairs_NL)

@@ -66,7 +66,12 @@ class Plan:
     @property
     def fits(self) -> bool:
         """Whether this machine has the memory and the disk."""
-        return self.memory <= _SHARE * self.memory_available and self.disk <= self.disk_free
+        return not self.lacks_memory and self.disk <= self.disk_free
+
+    @property
+    def lacks_memory(self) -> bool:
+        """Whether it needs more memory than this machine can give to it."""
+        return self.memory > _SHARE * self.memory_available
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON, sizes in bytes."""
@@ -149,14 +154,14 @@ def check_fits(dataset: Dataset, config: Config, out: Path, processes: int) -> N
         return
     found = _plan(last, Sizes.of(dataset, last), {}, processes, out)
     if not found.fits:
-        raise UnidexError(refusal(found))
+        raise UnidexError(refusal(found) if found.lacks_memory else f"{out}: {refusal(found)}")
 
 
 def refusal(found: Plan) -> str:
     """Why a run does not fit, and what to change, in one line."""
     need = found.phases[found.peak]
     largest = max(need.memory, key=lambda name: need.memory[name])
-    if found.memory > _SHARE * found.memory_available:
+    if found.lacks_memory:
         what = (
             f"training must fit into memory, but {found.peak} needs {gigabytes(found.memory)} "
             f"({largest}: {gigabytes(need.memory[largest])}) and {gigabytes(found.memory_available)} are available"
@@ -164,6 +169,7 @@ def refusal(found: Plan) -> str:
     else:
         free = gigabytes(found.disk_free)
         what = f"training must fit on the disk, but needs {gigabytes(found.disk)} and {free} are free"
+        what += "; free space on the disk"
     remedy = " ".join(f"--set {setting}" for setting in found.remedy)
     return f"{what}; {f'use {remedy}, ' if remedy else 'use fewer texts or a larger machine, '}or --force to try anyway"
 

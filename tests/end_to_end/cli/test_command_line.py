@@ -24,10 +24,10 @@ def shop(tmp_path):
     return put(tmp_path / "shop", RAW)
 
 
-def test_inspect_prints_a_table_and_nothing_on_standard_error(shop):
+def test_inspect_prints_a_table_and_the_format_on_standard_error(shop):
     done = run("inspect", shop, "--examples", 1)
     assert done.returncode == 0
-    assert done.stderr == ""
+    assert done.stderr == f"{shop}: format xc-raw (detected; --format names another)\n"
     assert done.stdout.splitlines() == [
         "property\tshop",
         "texts, train / test\t3 / 1",
@@ -50,7 +50,7 @@ def test_inspect_prints_a_table_and_nothing_on_standard_error(shop):
 
 
 def test_inspect_json_is_one_document_with_the_promised_keys(shop):
-    done = run("inspect", shop, "--json")
+    done = run("--quiet", "inspect", shop, "--json")
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
     found = json.loads(done.stdout)
     promised = {
@@ -94,7 +94,7 @@ def test_convert_looks_at_the_target_before_it_reads(tmp_path):
 
 def test_a_bad_line_is_one_line_and_nothing_is_written(shop, tmp_path):
     put(shop, {"trn.json": RAW["trn.json"] + '{"title": "x", "target_ind": [9]}\n'})
-    done = run("convert", shop, tmp_path / "out", "--to", "pecos")
+    done = run("--quiet", "convert", shop, tmp_path / "out", "--to", "pecos")
     assert_one_line(done)
     expected = "trn.json:4: target_ind must be from 0 to 2 (the labels), but one is 9; mend or drop this pair\n"
     assert done.stderr == f"unidex: {shop}/{expected}"
@@ -116,7 +116,7 @@ def test_a_file_name_with_a_line_end_is_still_one_line(tmp_path):
 
 def test_warnings_of_libraries_do_not_reach_the_user(shop):
     rows = '{"title": "a", "target_ind": [0], "target_rel": [1e300]}\n'
-    done = run("inspect", put(shop, {"trn.json": rows}))
+    done = run("--quiet", "inspect", put(shop, {"trn.json": rows}))
     assert_one_line(done)
     assert "trn.json:1: target_rel must be a number >= 0, but one is inf" in done.stderr
 
@@ -226,7 +226,7 @@ def test_a_closed_pipe_is_no_error(shop, unbuffered):
     read, write = os.pipe()
     os.close(read)
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
-    done = subprocess.run([UNIDEX, "inspect", shop], stdout=write, stderr=subprocess.PIPE, env=environment)
+    done = subprocess.run([UNIDEX, "--quiet", "inspect", shop], stdout=write, stderr=subprocess.PIPE, env=environment)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
 

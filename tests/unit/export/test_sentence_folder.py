@@ -31,7 +31,7 @@ def test_a_static_bag_is_exact(library, static_model, data, tmp_path, mode):
     assert kinds == ["StaticEmbedding", "Normalize"]
     assert done["exact"]
     texts = [*data.test.texts, "", "never seen words here", "W1B  w1b, w1b", "ß ﬁ 東京"]
-    expected = getattr(static_model.vectors(texts), mode).numpy()
+    expected = getattr(static_model.vectors(texts), mode)
     np.testing.assert_allclose(theirs.encode(texts), expected, atol=2e-6)
 
 
@@ -64,14 +64,14 @@ def test_layers_projections_and_biases_are_exact(library, layered_model, data, t
     theirs, done, found = opened(library, layered_model, tmp_path / "out", mode=mode)
     assert (found, done["exact"]) == (kinds, True)
     texts = list(data.test.texts)[:20]
-    np.testing.assert_allclose(theirs.encode(texts), getattr(layered_model.vectors(texts), mode).numpy(), atol=2e-5)
+    np.testing.assert_allclose(theirs.encode(texts), getattr(layered_model.vectors(texts), mode), atol=2e-5)
 
 
 @pytest.mark.parametrize("mode", ["dual", "classifier"])
 def test_a_transformer_is_exact(library, transformer_model, tmp_path, mode):
     theirs, _, kinds = opened(library, transformer_model, tmp_path / "out", mode=mode)
     assert kinds == ["Transformer", "Pooling", "Dense", "Normalize"]
-    expected = getattr(transformer_model.vectors(TEXTS), mode).numpy()
+    expected = getattr(transformer_model.vectors(TEXTS), mode)
     np.testing.assert_allclose(theirs.encode(TEXTS), expected, atol=2e-5)
 
 
@@ -89,11 +89,11 @@ def test_words_are_refused_or_approximated_with_a_note(library, auto_model, data
     )
     # These texts have known words, each once: all but the bigrams is there.
     texts = list(data.test.texts)
-    cosines = (theirs.encode(texts) * auto_model.vectors(texts).dual.numpy()).sum(axis=1)
+    cosines = (theirs.encode(texts) * auto_model.vectors(texts).dual).sum(axis=1)
     assert cosines.mean() > 0.8
     said = float(done["notes"][0].partition("mean ")[2].partition(",")[0])
     labels = [text for text, gone in zip(auto_model.labels.texts, auto_model.labels.removed, strict=True) if not gone]
-    own = (theirs.encode(labels) * auto_model.vectors(labels).dual.numpy()).sum(axis=1).mean()
+    own = (theirs.encode(labels) * auto_model.vectors(labels).dual).sum(axis=1).mean()
     assert said == pytest.approx(own, abs=1e-3)
 
 

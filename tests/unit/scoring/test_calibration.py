@@ -364,9 +364,9 @@ def test_the_simulated_decay_phase_does_not_train_on_the_validation_texts(monkey
         sizes.append(self.data.positives.shape[0])
         return run(self, **how)
 
-    def fit_noted(self, network, config, weights):
+    def fit_noted(self, *arguments):
         sizes.append("fit")
-        return calibration(self, network, config, weights)
+        return calibration(self, *arguments)
 
     monkeypatch.setattr(Trainer, "run", noted)
     monkeypatch.setattr(Validation, "fit", fit_noted)

@@ -133,7 +133,7 @@ def validation_of(data):
 def test_held_out_texts_are_trained_on_in_the_end():
     data = with_a_label_of_held_out_texts()
     assert validation_of(data).forbidden.tolist() == [0]
-    settings = [*SMALL, *PLAIN, "train.schedule=constant", "train.validate_every=9"]
+    settings = [*SMALL, *PLAIN, "train.schedule=constant", "train.validate_every=9", "predict.precision=float32"]
     rows = {}
     for epochs, decay in ((1, 0), (2, 0), (1, 1)):
         changes = [f"train.epochs={epochs}", f"train.decay_epochs={decay}"]
