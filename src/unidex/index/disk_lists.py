@@ -149,7 +149,7 @@ class Building:
                 advance(rows.stop - start)
         return self._mapped(wanted, "c")
 
-    def _mapped(self, wanted: dict[str, tuple[tuple[int, ...], Any]], mode: Literal["r+", "c"]) -> list[NDArray[Any]]:
+    def _mapped(self, wanted: dict[str, tuple[tuple[int, ...], Any]], mode: Literal["r+", "c"]) -> list[Any]:
         # No file of 0 bytes can be mapped.
         return [
             np.lib.format.open_memmap(self.folder / name, mode=mode) if shape[0] else np.empty(shape, dtype)

@@ -63,13 +63,19 @@ class ExplainRequest(msgspec.Struct, forbid_unknown_fields=True):
     mode: UsedMode = None
 
 
+class NewTerm(Term, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A further text of a label."""
+
+    text: NotBlank
+
+
 class NewLabel(msgspec.Struct, forbid_unknown_fields=True):
     """A label to add; all but its text may be left out."""
 
     text: LabelText
     uid: LabelUid | None = None
     language: Annotated[str, Meta(description="Language of its text.")] = ""
-    texts: Annotated[list[str | Term], Meta(description="Further texts, such as synonyms.")] = []
+    texts: Annotated[list[NotBlank | NewTerm], Meta(description="Further texts, such as synonyms.")] = []
     notation: Annotated[str, Meta(description="A short code.")] = ""
     broader: Annotated[list[str], Meta(description="Uids of the next broader labels.")] = []
     related: Annotated[list[str], Meta(description="Uids of related labels.")] = []

@@ -21,7 +21,7 @@ PHASES = ["preparing texts", "training", "trial", "ranker and probabilities", "f
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     """A CSV file as an analyst has it."""
-    data = topics(num_train=900)
+    data = topics(num_train=3000)
     file = tmp_path_factory.mktemp("data") / "tickets.csv"
     rows = ["text,labels"]
     for text, labels in zip(data.train.texts, data.train.positives, strict=True):
