@@ -53,7 +53,8 @@ def rotate(
     g is the gradient of decoupled softmax (`unidex.losses.decoupled_softmax`). A text that the label wins already has
     no effect. Pairs that are not to be learned have no pull at the start: an unlabelled pair may still be a true
     positive. They resist changes: a label keeps its known texts, and wins no more texts of other labels than before.
-    Each round moves half of the way.
+    Each round moves half of the way. A label that would be farther from the balance behind that step than before it
+    stays, and halves its steps: where scores are steep (long vectors, a low temperature), whole steps swing ever wider.
 
     Shapes: vectors_UD [U, D], result [U, D]; lengths of rows do not change.
 
@@ -66,18 +67,27 @@ def rotate(
     >>> rotate(np.array([[1.0, 0.0]], dtype=np.float32), pairs, strength=0.3).round(2).tolist()
     [[0.9900000095367432, 0.11999999731779099]]
     """
-    lengths_U1 = np.linalg.norm(vectors_UD, axis=1, keepdims=True)
+    lengths_U1 = _lengths(vectors_UD)
     # A label of length 0 gets a direction of length 1.
     lengths_U1 = np.where(lengths_U1 == 0, 1, lengths_U1).astype(np.float32)
     unit_UD, units_ND = vectors_UD / lengths_U1, _unit(pairs.texts_ND)
     shape = (len(vectors_UD), len(pairs.texts_ND))
-    rotated_UD = unit_UD
     before_P = np.where(pairs.new_P, 0, _pull(vectors_UD, pairs))
-    for _ in range(rounds):
-        pull_P = (_pull(rotated_UD * lengths_U1, pairs) - before_P).astype(np.float32)
+
+    def wanted(directions_UD: NDArray[np.float32]) -> NDArray[np.float32]:
+        pull_P = (_pull(directions_UD * lengths_U1, pairs) - before_P).astype(np.float32)
         pull_UN = sparse.coo_array((pull_P, (pairs.label_P, pairs.text_P)), shape=shape).tocsr()
-        wanted_UD = _unit(unit_UD + np.float32(strength) * (pull_UN @ units_ND))
-        rotated_UD = _unit(rotated_UD + wanted_UD)
+        return _unit(unit_UD + np.float32(strength) * (pull_UN @ units_ND))
+
+    rotated_UD, steps_U1 = unit_UD, np.full_like(lengths_U1, 0.5)
+    wanted_UD = wanted(rotated_UD)
+    for _ in range(rounds):
+        tried_UD = _unit((1 - steps_U1) * rotated_UD + steps_U1 * wanted_UD)
+        next_UD = wanted(tried_UD)
+        is_nearer_U1 = _lengths(next_UD - tried_UD) <= _lengths(wanted_UD - rotated_UD)
+        rotated_UD = np.where(is_nearer_U1, tried_UD, rotated_UD)
+        wanted_UD = np.where(is_nearer_U1, next_UD, wanted_UD)
+        steps_U1 = np.where(is_nearer_U1, steps_U1, steps_U1 / 2)
     result_UD: NDArray[np.float32] = (rotated_UD * lengths_U1).astype(np.float32)
     return result_UD
 
@@ -129,6 +139,12 @@ def pair_scores(
 
 def _unit(vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
     """Vectors of length 1; a vector of length 0 does not change."""
-    lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    lengths_N1 = _lengths(vectors_ND)
     unit_ND: NDArray[np.float32] = (vectors_ND / np.where(lengths_N1 == 0, 1, lengths_N1)).astype(np.float32)
     return unit_ND
+
+
+def _lengths(vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
+    """N x 1."""
+    found: NDArray[np.float32] = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    return found

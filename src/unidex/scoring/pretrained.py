@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,11 @@ from scipy import sparse
 from unidex.errors import ModelError
 from unidex.index.exact import search_exact
 from unidex.scoring.knn import KnnPart
-from unidex.scoring.pretrained_encoder import PretrainedEncoder, Vectors
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
+
+if TYPE_CHECKING:
+    from unidex.scoring.pretrained_encoder import PretrainedEncoder, Vectors
 
 # The ranking features of this part.
 PRETRAINED = ("pretrained", "pretrained_knn")
@@ -61,6 +64,9 @@ class PretrainedPart:
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors of texts, N x D; the first call loads the encoder."""
         if self._encoder is None:
+            # It loads torch, which a model without this part does without.
+            from unidex.scoring.pretrained_encoder import PretrainedEncoder
+
             encoder = PretrainedEncoder(self.source, self.max_length)
             probe_D = encoder([_PROBE])[0]
             if probe_D.shape != self._probe_D.shape or probe_D @ self._probe_D < _SAME:
