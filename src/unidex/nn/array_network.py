@@ -63,7 +63,9 @@ class Linear:
 
     def __call__(self, vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
         """N x D vectors of each row."""
-        found: NDArray[np.float32] = vectors_ND @ self.weight.T + self.bias
+        # One product of the matrix and a vector per row: one of two matrices rounds a row differently by the number of
+        # rows, so that the vector of a text would depend on the texts beside it.
+        found: NDArray[np.float32] = np.matmul(self.weight, vectors_ND[:, :, None])[:, :, 0] + self.bias
         return found
 
 

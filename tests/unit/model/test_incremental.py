@@ -188,6 +188,20 @@ def test_lengths_stay_and_numbers_are_finite_whatever_the_scores(seed, length, t
         assert np.linalg.norm(found, axis=1) == pytest.approx(length, rel=1e-4)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2, 15, 17])
+def test_a_taught_label_rises_however_steep_its_scores_are(seed):
+    rng = np.random.default_rng(seed)
+    # Texts with a direction in common, of which the first is new and the others resist together.
+    texts = 1 + rng.standard_normal((60, 8)).astype(np.float32)
+    texts *= 2 / np.linalg.norm(texts, axis=1, keepdims=True)
+    labels = rng.standard_normal((18, 8)).astype(np.float32) / 2
+    scores = (texts @ labels.T / 0.1).astype(np.float64)
+    text_P, rest = np.arange(60), np.logaddexp.reduce(scores[:, 2:], axis=1)
+    is_new, taught = text_P == 0, np.zeros(60, dtype=np.int64)
+    pairs = Pairs(texts, text_P, taught, is_new, is_new, rest, text_P, scores[:, 1], 0.1)
+    assert rotate(labels[:1], pairs)[0] @ texts[0] > labels[0] @ texts[0] + 1e-3
+
+
 def test_pairs_already_won_or_without_rivals_change_nothing():
     texts = np.array([[1.0, 0.0]], dtype=np.float32)
     vectors = np.array([[0.8, 0.6]], dtype=np.float32)

@@ -46,8 +46,10 @@ def slow_scores(model, texts, known=()):
     (dual, classifier), (label_dual, _) = of(texts), of(model.labels.texts)
     scores = predict.fusion * dual @ label_dual.T + (1 - predict.fusion) * classifier @ classifiers.T
     scores += predict.label_prior * np.log(1 + model.labels.frequencies)
-    # Train texts are stored as float16.
-    stored = np.concatenate(of([*DATA.train.texts, *(text for text, _ in known)]), axis=1) / 2
+    # Train texts are stored as float16, of vectors by arrays: those of torch differ by 1e-7, enough to round a number
+    # to the next float16, which moves a score by more than 2e-5 where the weight is 3.
+    (vectors,) = model.vector_blocks([*DATA.train.texts, *(text for text, _ in known)], "encoding")
+    stored = np.concatenate([vectors.dual, vectors.classifier], axis=1) / 2
     positives = np.zeros((len(stored), len(model.labels)))
     positives[: len(DATA.train), : DATA.num_labels] = DATA.train.positives.toarray()
     for place, (_, label) in enumerate(known):

@@ -22,6 +22,7 @@ from unidex.config.recipes import read_saved
 from unidex.data.dataset import Dataset
 from unidex.data.texts import Texts
 from unidex.errors import ModelError
+from unidex.index.base import read_manifest
 from unidex.model.journal import manifest_hash
 from unidex.storage.atomic import write_text
 
@@ -164,15 +165,31 @@ def model_record(folder: Path) -> dict[str, Any]:
 
 
 def num_parameters(folder: Path) -> int:
-    """Count the parameters in the files of weights."""
-    total = 0
+    """Count the parameters in the files of weights and in the index, which has the classifiers and the clusters."""
+    total = _num_in_index(folder)
     try:
-        for file in folder.glob("*.safetensors"):
+        for file in folder.rglob("*.safetensors"):
             with safe_open(file, framework="numpy") as weights:
-                total += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+                # The scales of rows of 8 bits were not learned.
+                names = [name for name in weights.keys() if not name.endswith(".scales")]  # noqa: SIM118
+                total += sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{folder}: the weights cannot be read ({error}); copy the model again") from None
     return total
+
+
+def _num_in_index(folder: Path) -> int:
+    config = read_saved(folder)
+    heads = config.heads
+    if not heads.classifier or (folder / "classifier.safetensors").is_file():
+        return 0  # before format 4, classifiers had a file of their own
+    manifest = read_manifest(folder / "index")
+    clusters = [np.load(file, mmap_mode="r").size for file in (folder / "index").glob("clusters_*.npy")]
+    has_prior = config.predict.label_prior != 0 and not config.tree.levels
+    bias = int(heads.classifier_bias != "none")
+    # Both heads have as many numbers, but for the bias.
+    columns = (manifest["dim"] - has_prior - bias) // (2 if heads.dual else 1) + bias
+    return int(manifest["num_ids"]) * columns + sum(clusters)
 
 
 def model_bytes(folder: Path) -> int:
