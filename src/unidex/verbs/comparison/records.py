@@ -184,11 +184,11 @@ def _num_in_index(folder: Path) -> int:
     if not heads.classifier or (folder / "classifier.safetensors").is_file():
         return 0  # before format 4, classifiers had a file of their own
     manifest = read_manifest(folder / "index")
-    clusters = [np.load(file, mmap_mode="r").size for file in (folder / "index").glob("clusters_*.npy")]
+    clusters = [int(np.load(file, mmap_mode="r").size) for file in (folder / "index").glob("clusters_*.npy")]
     has_prior = config.predict.label_prior != 0 and not config.tree.levels
     bias = int(heads.classifier_bias != "none")
     # Both heads have as many numbers, but for the bias.
-    columns = (manifest["dim"] - has_prior - bias) // (2 if heads.dual else 1) + bias
+    columns = (int(manifest["dim"]) - has_prior - bias) // (2 if heads.dual else 1) + bias
     return int(manifest["num_ids"]) * columns + sum(clusters)
 
 
