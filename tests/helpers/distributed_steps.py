@@ -18,6 +18,8 @@ from unidex.training.run import Run
 # 23 labels: shards of 12 and 11, or of 8, 8 and 7.
 NUM_LABELS = 23
 COMMON = [
+    # Rounding by 8 bits would make steps of differences in the last digits.
+    "predict.precision=float32",
     "encoder.dim=16",
     "encoder.dropout=0.0",
     "features.min_df=1",

@@ -117,7 +117,8 @@ def checked(status, headers, body, folder=None):
         assert {"type", "title", "detail"} <= set(problem) <= {"type", "title", "status", "detail", "field"}
         assert len(body) < 2000
     for word in (b"Traceback", b'File "', b"site-packages", b".py", str(SOURCE).encode(), b"/tmp", b"/root"):
-        if status != 200:
+        # Answers to what was understood repeat texts of the client, whatever they hold.
+        if status >= 400:
             assert word not in body, body
     if folder is not None:
         assert str(folder.parent).encode() not in body, body

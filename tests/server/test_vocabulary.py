@@ -80,4 +80,4 @@ def test_a_label_is_added_with_further_texts(service):
     assert service.predict(["Frobnikator"], k=1) == [["n"]]
     blank = service.client.post("/v1/labels", json={"labels": [{"text": "x", "texts": [" "]}]}, headers=AUTHORISED)
     assert blank.status_code == 422
-    assert "must not be blank" in blank.json()["detail"]
+    assert "texts must have more than spaces" in blank.json()["detail"]

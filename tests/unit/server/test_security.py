@@ -1,5 +1,7 @@
 """Tokens that may change labels."""
 
+import logging
+
 import pytest
 
 from unidex.errors import ConfigError
@@ -7,6 +9,7 @@ from unidex.server.security import Tokens
 
 
 def test_tokens_are_read_and_told_apart(tmp_path, caplog):
+    caplog.set_level(logging.WARNING, logger="unidex")
     file = tmp_path / "tokens"
     file.write_text("# who\n0123456789abcdef\n\n  another-token-of-ours  \n")
     file.chmod(0o600)
