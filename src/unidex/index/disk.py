@@ -26,7 +26,7 @@ from unidex.errors import ConfigError, ModelError
 from unidex.index.base import Index, Vectors, check_vectors, check_whole_numbers
 from unidex.index.disk_lists import LISTS, VECTORS, Building, num_pieces, padded
 from unidex.index.exact import RowSource, search_exact
-from unidex.index.faiss_library import as_array, library, reading
+from unidex.index.faiss_library import as_array, library, reading, threads_for
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
@@ -181,7 +181,8 @@ class DiskIndex(Index):
         blocks = []
         for start in range(0, len(queries), texts_at_once):
             texts = queries[start : start + texts_at_once]
-            ids_BC = self._lists.search(padded(texts), wanted, params=parameters)[1]
+            with threads_for(len(texts)):
+                ids_BC = self._lists.search(padded(texts), wanted, params=parameters)[1]
             scores_BC = np.where(ids_BC < 0, -np.inf, self.inner_products(texts, np.maximum(ids_BC, 0)))
             found = TopK.rank(ids_BC, scores_BC.astype(np.float32))
             if len(uncoded):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,28 @@ def library() -> Any:
     return importlib.import_module("faiss")
 
 
+# Texts below which a second thread costs more than it saves: on busy cores waking it takes longer than the search.
+FEW_TEXTS = 16
+
+
 @contextmanager
 def threads(number: int | None) -> Iterator[None]:
     """Let faiss use this many threads for a while; None leaves its own choice."""
+    if number is None:
+        yield
+        return
     faiss = library()
     before = faiss.omp_get_max_threads()
-    if number is not None:
-        faiss.omp_set_num_threads(number)
+    faiss.omp_set_num_threads(number)
     try:
         yield
     finally:
         faiss.omp_set_num_threads(before)
+
+
+def threads_for(num_texts: int) -> AbstractContextManager[None]:
+    """The threads of a search for so many texts: one for a few of them."""
+    return threads(1 if num_texts < FEW_TEXTS else None)
 
 
 def as_array(vectors: Vectors) -> NDArray[np.float32]:
@@ -82,7 +93,8 @@ class StoredVectors(Index):
         found = np.full(ids_NK.shape, -np.inf, dtype=np.float32)
         queries, ids = as_array(queries_ND), np.ascontiguousarray(ids_NK, dtype=np.int64)
         pointers = [faiss.swig_ptr(array) for array in (queries, found, ids)]
-        self._stored.compute_distance_subset(len(queries), pointers[0], ids.shape[1], pointers[1], pointers[2])
+        with threads_for(len(queries)):
+            self._stored.compute_distance_subset(len(queries), pointers[0], ids.shape[1], pointers[1], pointers[2])
         return found
 
     def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:

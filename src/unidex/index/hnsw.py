@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from unidex.errors import ConfigError, ModelError
 from unidex.index.base import Vectors, check_vectors, check_whole_numbers
 from unidex.index.exact import search_exact
-from unidex.index.faiss_library import StoredVectors, as_array, library, reading, stored_vectors, threads
+from unidex.index.faiss_library import StoredVectors, as_array, library, reading, stored_vectors, threads, threads_for
 from unidex.index.point_labels import Points
 from unidex.topk import TopK
 
@@ -121,7 +121,8 @@ class HnswIndex(StoredVectors):
             bits = np.packbits(~hidden_points, bitorder="little")
             selector = faiss.IDSelectorBitmap(bits)
             parameters.sel = selector
-        scores, found = self._graph.search(queries, k, params=parameters)
+        with threads_for(len(queries)):
+            scores, found = self._graph.search(queries, k, params=parameters)
         best = TopK.rank(self._points.labels(found), scores)
         return self._fill_short(best, best.ids[:, -1] < 0, queries, hidden)
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from unidex.errors import ModelError
 from unidex.index.base import Vectors, check_vectors, check_whole_numbers
-from unidex.index.faiss_library import StoredVectors, as_array, library, reading, stored_vectors, threads
+from unidex.index.faiss_library import StoredVectors, as_array, library, reading, stored_vectors, threads, threads_for
 from unidex.index.point_labels import Points
 from unidex.index.stored_rows import read_rows, write_rows
 from unidex.topk import TopK
@@ -185,7 +185,9 @@ class PqIndex(StoredVectors):
     def _search_codes(
         self, queries: NDArray[np.float32], k: int, fetched: int, wanted: int, hidden: NDArray[np.bool_] | None
     ) -> TopK:
-        ids_BC = self._points.labels(self._codes.search(self._padded(queries), fetched)[1])
+        with threads_for(len(queries)):
+            found = self._codes.search(self._padded(queries), fetched)[1]
+        ids_BC = self._points.labels(found)
         if hidden is not None:
             ids_BC[hidden[ids_BC]] = -1
         best = self._scored(queries, ids_BC).first(k)

@@ -12,7 +12,6 @@ Shapes: B queries, T training texts, D dimensions, K places.
 
 from __future__ import annotations
 
-import importlib
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from unidex.errors import ModelError
 from unidex.index.base import check_k, check_vectors
+from unidex.index.faiss_library import as_array, library, threads_for
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
@@ -76,7 +76,7 @@ class NearestTexts:
             if not np.isfinite(texts._vectors_TD).all():
                 raise ModelError(f"{folder / _VECTORS} must hold finite numbers, but does not; build it again")
             return texts
-        faiss = _faiss()
+        faiss = library()
         try:
             lists = faiss.read_index(str(file))
         except RuntimeError as error:
@@ -95,7 +95,7 @@ class NearestTexts:
         if self._lists is None:
             np.save(folder / _VECTORS, self._vectors_TD.astype(np.float16))
         else:
-            _faiss().write_index(self._lists, str(folder / _LISTS))
+            library().write_index(self._lists, str(folder / _LISTS))
 
     def __len__(self) -> int:
         return len(self._vectors_TD) if self._lists is None else int(self._lists.ntotal)
@@ -116,7 +116,7 @@ class NearestTexts:
             return search_exact(queries_BD, self._vectors_TD, k)
         check_k(k)
         check_vectors(queries_BD, "text vectors", self.dim)
-        queries = _as_array(queries_BD)
+        queries = as_array(queries_BD)
         best = self._search_lists(queries, k)
         # A query of zeros is as near to every text, but the tables of fast scan cannot be scaled: it finds none.
         zero = ~queries.any(axis=1)
@@ -158,7 +158,7 @@ class NearestTexts:
             if len(self) + len(vectors) <= EXACT_UP_TO:
                 # Rounded as they are saved, so that a saved part answers the same.
                 with np.errstate(over="ignore"):
-                    added = _as_array(vectors).astype(np.float16).astype(np.float32)
+                    added = as_array(vectors).astype(np.float16).astype(np.float32)
                 check_vectors(added, "vectors of training texts as float16")
                 self._vectors_TD = np.concatenate([self._vectors_TD, added])
                 return
@@ -166,15 +166,16 @@ class NearestTexts:
             self._lists = _trained_lists(early, vectors)
             self._lists.add(early)
         for start in range(0, len(vectors), ADDED_AT_ONCE):
-            self._lists.add(_as_array(vectors[start : start + ADDED_AT_ONCE]))
+            self._lists.add(as_array(vectors[start : start + ADDED_AT_ONCE]))
 
     def _search_lists(self, queries: NDArray[np.float32], k: int) -> TopK:
-        faiss = _faiss()
+        faiss = library()
 
         # Both have names, because faiss keeps no reference to them from Python.
         probes = faiss.SearchParametersIVF(nprobe=PROBED_LISTS)
         parameters = faiss.IndexRefineSearchParameters(k_factor=RANKED_PER_PLACE, base_index_params=probes)
-        scores, ids = self._lists.search(queries, max(k, MIN_PLACES), params=parameters)
+        with threads_for(len(queries)):
+            scores, ids = self._lists.search(queries, max(k, MIN_PLACES), params=parameters)
         return TopK.rank(ids, scores).first(k)
 
 
@@ -189,14 +190,14 @@ def num_lists(num_texts: int) -> int:
 
 def _trained_lists(early: NDArray[np.float32], vectors: NDArray[np.floating[Any]] | Tensor) -> Any:
     """Empty lists whose centres are found by k-means on a sample of both, always the same one."""
-    faiss = _faiss()
+    faiss = library()
 
     num_texts, dim = len(early) + len(vectors), int(vectors.shape[1])
     number = num_lists(num_texts)
     size = min(num_texts, number * TRAINED_ON)
     chosen = np.sort(np.random.default_rng(0).permutation(num_texts)[:size])
     late = chosen[chosen >= len(early)] - len(early)
-    sample = np.concatenate([early[chosen[chosen < len(early)]], _as_array(vectors[late])])
+    sample = np.concatenate([early[chosen[chosen < len(early)]], as_array(vectors[late])])
     # Two numbers share four bits; with an odd dimension each has four.
     num_codes = dim // 2 if dim % 2 == 0 else dim
     lists = faiss.index_factory(dim, f"IVF{number},PQ{num_codes}x4fs", faiss.METRIC_INNER_PRODUCT)
@@ -213,17 +214,6 @@ def _trained_lists(early: NDArray[np.float32], vectors: NDArray[np.floating[Any]
 
 def _extremes(vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.float32]:
     """The lowest and the highest of each number, as two vectors."""
-    blocks = (_as_array(vectors[start : start + ADDED_AT_ONCE]) for start in range(0, len(vectors), ADDED_AT_ONCE))
+    blocks = (as_array(vectors[start : start + ADDED_AT_ONCE]) for start in range(0, len(vectors), ADDED_AT_ONCE))
     found = np.concatenate([np.stack([block.min(axis=0), block.max(axis=0)]) for block in blocks])
     return np.stack([found.min(axis=0), found.max(axis=0)])
-
-
-def _faiss() -> Any:
-    """The library, imported when wanted. Its stubs leave out what its Python layer adds, hence Any."""
-    return importlib.import_module("faiss")
-
-
-def _as_array(vectors: NDArray[np.floating[Any]] | Tensor) -> NDArray[np.float32]:
-    """The same numbers as a float32 array in memory."""
-    found = vectors if isinstance(vectors, np.ndarray) else vectors.detach().float().cpu().numpy()
-    return np.ascontiguousarray(found, dtype=np.float32)
