@@ -67,8 +67,10 @@ def main() -> None:
         # One thing at a time: what is tried beside the recipe is switched off unless it is the variant.
         settings = ["pool.try_hard_negatives=0", "augment.method=none", *VARIANTS[name]]
         left_out = LEFT_OUT.get(name, ())
-        validation.feature_names = lambda layout, parts=left_out: tuple(
-            feature for feature in boosted_trees.feature_names(layout) if not any(part in feature for part in parts)
+        validation.feature_names = lambda layout, parts=left_out, **more: tuple(
+            feature
+            for feature in boosted_trees.feature_names(layout, **more)
+            if not any(part in feature for part in parts)
         )
         rows = []
         for seed in range(arguments.seeds):
