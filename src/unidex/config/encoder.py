@@ -58,6 +58,12 @@ class Encoder(Section):
         description="transformer: train with the dropout of its configuration; without it, a step on a CPU takes about "
         "a quarter less time",
     )
+    low_rank: int = Field(
+        0,
+        ge=0,
+        description="transformer: rank of the change that each linear layer learns, while its weights stay as they are "
+        "(LoRA); 0 trains all weights",
+    )
     max_length: int = Field(32, ge=2, description="transformer, inception: tokens of a text that are read")
     gradient_checkpointing: bool = Field(False, description="transformer: recompute layers to save memory")
     autocast: Literal["off", "bfloat16", "float16"] = Field(

@@ -24,6 +24,7 @@ from unidex.errors import ConfigError, ModelError, listed, quoted
 from unidex.features.tokens import TokenRows, tokenise
 from unidex.features.word_places import trimmed
 from unidex.nn.loss_scale import LossScale
+from unidex.nn.low_rank import add_low_rank, merge_low_rank
 from unidex.nn.onnx_graph import OnnxGraph
 from unidex.nn.pretrained_source import (
     lower_case,
@@ -135,7 +136,16 @@ class TransformerEncoder(nn.Module):
             raise ModelError(f"{source}: all weights of the transformer must be there, but not {listed(missing)}")
         if modules is not None and modules.lower_case:
             lower_case(tokenizer)
+        if settings.low_rank and not add_low_rank(model, settings.low_rank):
+            raise ConfigError(
+                f"encoder.low_rank needs a transformer with linear layers, but {model.config.model_type} has none; "
+                "leave it out"
+            )
         return cls(model, tokenizer, settings, modules)
+
+    def fold(self) -> None:
+        """Add changes of low rank to the weights: only training knows them."""
+        merge_low_rank(self.model)
 
     def save(self, folder: Path) -> None:
         """Write the transformer, its tokenizer and the modules behind it, weights included.

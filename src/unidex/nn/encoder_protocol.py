@@ -89,6 +89,14 @@ class HasStagedDropout(Protocol):
 
 
 @runtime_checkable
+class HasFold(Protocol):
+    """An encoder that is trained in another form than it is saved in."""
+
+    def fold(self) -> None:
+        """Take the saved form; the vectors stay the same."""
+
+
+@runtime_checkable
 class HasSentenceModules(Protocol):
     """An encoder that can be written as a sentence-transformers folder."""
 

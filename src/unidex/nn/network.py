@@ -17,6 +17,7 @@ from unidex.config.predict import Precision
 from unidex.distributed import ALONE, Processes
 from unidex.nn.array_network import ArrayNetwork
 from unidex.nn.classifier_parts import ClassifierParts
+from unidex.nn.encoder_protocol import HasFold
 from unidex.nn.heads import ClassifierHead, DualHead, TreeHeads
 from unidex.nn.row_table import RowTable, Touched
 from unidex.nn.vectors import Vectors, as_array
@@ -119,7 +120,9 @@ class Network(nn.Module):
         return into_LD
 
     def fold(self) -> None:
-        """Turn classifiers of parts into plain ones: only training knows parts."""
+        """Turn classifiers of parts and an encoder in training into plain ones: only training knows parts."""
+        if isinstance(self.encoder, HasFold):
+            self.encoder.fold()
         if self.parts is not None and self.classifiers is not None:
             self.eval()
             # In place: a table in a file may be larger than memory.
