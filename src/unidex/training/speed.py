@@ -20,7 +20,7 @@ from unidex.training.sizes import fit_sizes
 from unidex.training.stage_networks import StageNetworks
 from unidex.training.timetable import FINISH, FIT, INDEX, PREPARE, TEST, TRAIN, TRIAL, stage_phase
 from unidex.training.trials import may_try
-from unidex.training.validation import EPOCH_TEXTS
+from unidex.training.validation import CHOICE_TEXTS, EPOCH_TEXTS
 from unidex.training.validation import MAX_TEXTS as MAX_HELD_OUT
 
 MAX_STEPS = 4
@@ -151,7 +151,7 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
     found[TRAIN] = epochs * epoch(config, num_trained) + validations * search(min(EPOCH_TEXTS, num_held_out))
     knn = sizes.num_texts * (speed.encode_text + TEXT_ROW * speed.factor)
     if train.validation:
-        found[TRAIN] += search(num_held_out) + knn
+        found[TRAIN] += search(min(CHOICE_TEXTS, num_held_out)) + knn
     if may_try(config, sizes.num_texts):
         # Either label texts as further points, or mined negatives.
         found[TRIAL] = found[TRAIN] + epochs * epoch(config, min(sizes.num_labels, sizes.num_texts)) / 2

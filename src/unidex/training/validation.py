@@ -44,10 +44,10 @@ from unidex.training.pretrained_vectors import PretrainedVectors
 
 logger = logging.getLogger(__name__)
 
-# More validation texts make the choice of weights and of the epoch slower, not better. The others are trained on.
-MAX_TEXTS = 3000
-# Validation texts that are scored after an epoch.
-EPOCH_TEXTS = 800
+# Held-out texts at most: the ranker is better the more of them it is fitted to. The others are trained on.
+MAX_TEXTS = 8000
+# Of these, the texts that weights are chosen on and that are scored after an epoch: more are slower, not better.
+CHOICE_TEXTS, EPOCH_TEXTS = 3000, 800
 # Labels per text among which weights are chosen.
 _CANDIDATES = 64
 # With fewer validation texts, weights of a few features are fitted in place of trees.
@@ -153,8 +153,7 @@ class Validation:
 
     def score(self, network: Network, fusion: float) -> dict[str, float]:
         """The metrics of a network on some of the texts, for a check between two epochs."""
-        split = self.split.take(np.arange(min(EPOCH_TEXTS, len(self.split))))
-        texts = self.texts[: len(split)]
+        split, texts = self._some(EPOCH_TEXTS)
         return score_network(
             network, texts, self.labels, self.dataset, split, fusion, self.processes, forbidden=self.forbidden
         )
@@ -162,14 +161,15 @@ class Validation:
     def choice(self, network: Network, epochs: int, config: Config) -> Choice:
         """The result of a trial: a network that was best after ``epochs``, and the best weights of its parts."""
         predict, metric = config.predict, config.train.metric
-        places, weights = places_needed(self.split, PLACES), Weights.of(predict)
+        split, texts = self._some(CHOICE_TEXTS)
+        places, weights = places_needed(split, PLACES), Weights.of(predict)
         fusions = FUSIONS if predict.choose_fusion and len(Layout.of(network, weights).heads) == 2 else ()
         knn_weights = KNN_WEIGHTS if predict.choose_knn else ()
         priors = LABEL_PRIORS if predict.choose_label_prior else ()
         if fusions or knn_weights or priors:
             # The best labels under any weights are among the best by the mean of both heads and by the kNN part.
             scorer = self._scorer(network, config, Weights(EVEN, float(predict.choose_knn or predict.knn > 0)))
-            queries = self._queries(scorer, network, self.texts, self.split)
+            queries = self._queries(scorer, network, texts, split)
             candidates = scorer.candidates(
                 queries,
                 CandidateCounts(max(_CANDIDATES, places)),
@@ -179,7 +179,7 @@ class Validation:
 
             def metrics_with(tried: Weights) -> dict[str, float]:
                 ranker = WeightedSum.of(scorer.layout, tried)
-                return metrics_of(ranker.rank(candidates, places), self.dataset, self.split)
+                return metrics_of(ranker.rank(candidates, places), self.dataset, split)
 
             weights = best_weights(
                 lambda tried: metric_value(metrics_with(tried), metric),
@@ -197,7 +197,8 @@ class Validation:
                 weights.label_prior,
             )
         else:
-            metrics = metrics_of(self._predicted(network, config, weights, places), self.dataset, self.split)
+            found = self._predicted(network, config, weights, places, (split, texts))
+            metrics = metrics_of(found, self.dataset, split)
         return Choice(
             epochs,
             weights.fusion,
@@ -219,7 +220,8 @@ class Validation:
         """
         if config.predict.rank == "sum":
             places = places_needed(self.split, CALIBRATED_PLACES)
-            return None, self._calibration(network, self._predicted(network, config, weights, places))
+            found = self._predicted(network, config, weights, places, (self.split, self.texts))
+            return None, self._calibration(network, found)
         scorer = self._scorer(network, config, weights)
         ranker, found = self._fitted_ranker(scorer, network, config)
         if frozen is not None:
@@ -297,10 +299,19 @@ class Validation:
         places = Places.of(found, self.split.positives, self.split.filter_pairs, self._counts(), familiarity_N)
         return fit_calibration(places, random_M=random_M)[0]
 
-    def _predicted(self, network: Network, config: Config, weights: Weights, places: int) -> TopK:
-        """The best labels of the held-out texts, as a model with these weights predicts them."""
-        scorer = self._scorer(network, config, weights)
-        return scorer.search(self._queries(scorer, network, self.texts, self.split), places, forbidden=self.forbidden)
+    def _some(self, number: int) -> tuple[Split, Any]:
+        """So many of the texts, evenly spread, and their prepared form: files are often sorted by subject."""
+        if len(self.split) <= number:
+            return self.split, self.texts
+        rows = np.linspace(0, len(self.split) - 1, number).astype(np.int64)
+        return self.split.take(rows), self.texts[rows]
+
+    def _predicted(
+        self, network: Network, config: Config, weights: Weights, places: int, asked: tuple[Split, Any]
+    ) -> TopK:
+        """The best labels of held-out texts, as a model with these weights predicts them."""
+        scorer, (split, texts) = self._scorer(network, config, weights), asked
+        return scorer.search(self._queries(scorer, network, texts, split), places, forbidden=self.forbidden)
 
     def _counts(self) -> NDArray[np.int64]:
         """Number of texts per label among those that are trained on."""

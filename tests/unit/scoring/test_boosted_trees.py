@@ -97,7 +97,7 @@ def test_the_rarest_label_moves_up_from_accuracy_to_rare():
         places[favour] = np.argmax(best.ids == 0, axis=1)
     assert (places["rare"] <= places["balanced"]).all()
     assert (places["balanced"] <= places["accuracy"]).all()
-    assert places["rare"].mean() < places["accuracy"].mean() - 0.5
+    assert places["rare"].mean() < places["accuracy"].mean() - 0.1
     assert places["balanced"].mean() < places["accuracy"].mean()
 
 
