@@ -77,7 +77,7 @@ RECIPES = {
 }
 
 # One recipe per mechanism: these run on two processes too, and all of them on three, whose shards differ in size.
-ON_TWO = ("dexml-top5", "unidec", "auto", "unidec-mixed-texts", "cascadexml-chunked", "decaf")
+ON_TWO = ("dexml-top5", "unidec", "auto", "unidec-mixed-texts", "unidec-own", "cascadexml-chunked", "decaf")
 
 
 def problem():
