@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 Settings = tuple[str, ...]
 
-_CLUSTERS = ("stages.surrogate.train.surrogate=1024", "encoder.dim=128", "stages.extreme.pool.hard_negatives=3")
+_CLUSTERS = ("stages.surrogate.train.surrogate=1024", "encoder.dim=128")
+_FEW_NEGATIVES = ("stages.extreme.pool.hard_negatives=3", "train.epochs=6")
 _SHORT_TEXTS = (
     "encoder.dim=128",
     "encoder.max_length=16",
@@ -23,15 +24,14 @@ _SHORT_TEXTS = (
 # What makes the papers' settings small; recipes that are not here have a [bag] section of their own.
 CPU: dict[str, Settings] = {
     "astec": (*_CLUSTERS, "train.epochs=8"),
-    "decaf": (*_CLUSTERS, "train.epochs=6"),
-    "eclare": (*_CLUSTERS, "train.epochs=6"),
+    "decaf": (*_CLUSTERS, *_FEW_NEGATIVES),
+    "eclare": (*_CLUSTERS, *_FEW_NEGATIVES),
     "inceptionxml": _SHORT_TEXTS,
     "inceptionxml-lf": _SHORT_TEXTS,
     "siamesexml": (
         "stages.dual.train.batch_size=512",
         "stages.dual.train.epochs=15",
-        "stages.classifier.train.epochs=5",
-        "stages.classifier.pool.hard_negatives=5",
+        "stages.classifier.train.epochs=15",
     ),
 }
 

@@ -64,12 +64,20 @@ RECIPES = {
     "cascadexml-frozen": [*TREE, "train.freeze_encoder=true"],
     # The vectors of texts are compared: weights that change no vector, such as a bias of keys, follow rounding alone.
     "unidec-transformer": ["train.chunk=9", "train.lr_encoder=1e-3", "heads.projection=false", "train.validation=0"],
+    "unidec-own": ["pool.candidates=own", "pool.start=0", "train.chunk=9", "loss.learn_temperature=true"],
+    "unidec-own-mixed": [
+        "pool.candidates=own",
+        "loss.dual=triplet",
+        "loss.classifier=one-positive",
+        "loss.classifier_bce=0.5",
+        "augment.mixup=texts",
+    ],
     "decaf": [*SURROGATE, "encoder.layer_dropout=0.0"],
     "decaf-tree": [*SURROGATE, *TREE, "encoder.layer_dropout=0.0", "stages.surrogate.tree.levels=[3,7]"],
 }
 
 # One recipe per mechanism: these run on two processes too, and all of them on three, whose shards differ in size.
-ON_TWO = ("dexml-top5", "unidec", "auto", "unidec-mixed-texts", "cascadexml-chunked", "decaf")
+ON_TWO = ("dexml-top5", "unidec", "auto", "unidec-mixed-texts", "unidec-own", "cascadexml-chunked", "decaf")
 
 
 def problem():

@@ -23,6 +23,11 @@ class Pool(Section):
         "clustered",
         description="similar texts in one batch; random texts; or random labels with one text each (SiameseXML)",
     )
+    candidates: Literal["pool", "own"] = Field(
+        "pool",
+        description="labels that a text is scored with: the whole pool; or, as soon as labels are mined, its own: its "
+        "positives and the labels mined for it (Astec, SiameseXML), with losses from text to label alone",
+    )
     start: int = Field(5, ge=0, description="epochs before batches are clustered and negatives mined")
     refresh_every: int = Field(5, ge=1, description="epochs between two rounds of clustering and mining")
     fill: bool = Field(True, description="fill the rest of a pool with further labels of the texts")

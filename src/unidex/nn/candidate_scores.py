@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# With up to so many times as many rows as candidates, one matrix product is quicker than copies of rows.
-DENSE_UP_TO = 8
+# With up to so many times as many rows as candidates, one matrix product is quicker than copies of rows. As measured on
+# a CPU with 128 to 768 dimensions, both take as long at about 64 times for 32 texts and more, at about 12 for one text.
+DENSE_UP_TO = 32
 # Numbers of rows that are copied at once: 64 MB of float32.
 NUMBERS_AT_ONCE = 1 << 24
 

@@ -33,6 +33,8 @@ class Batch:
     texts: Ids  # ids of the texts, B
     labels: Ids  # ids of the labels of the pool, P, ascending
     targets: Targets  # which pairs are positive, and which do not count
+    # Places in the pool of the labels mined for each text, B x N, -1 for none; None where all texts share the pool.
+    mined: Ids | None = None
 
 
 def entries_of(matrix: sparse.csr_array, rows: Ids) -> tuple[Ids, NDArray[np.int64]]:
@@ -62,12 +64,11 @@ def draw_labels(positives: sparse.csr_array, texts: Ids, count: int, rng: np.ran
 
 
 def draw_negatives(shortlist: Ids, texts: Ids, count: int, rng: np.random.Generator) -> Ids:
-    """``count`` labels of each text's shortlist, drawn without replacement; places that hold -1 are skipped."""
+    """``count`` labels of each text's shortlist, drawn without replacement, one row per text; -1 stands for none."""
     rows = shortlist[texts]
     count = min(count, rows.shape[1])
     order = np.argpartition(rng.random(rows.shape), count - 1, axis=1)[:, :count]
-    drawn = np.take_along_axis(rows, order, axis=1).ravel()
-    return drawn[drawn >= 0]
+    return np.take_along_axis(rows, order, axis=1)
 
 
 def choose_labels(drawn: Ids, negatives: Ids, further: Ids, size: int, rng: np.random.Generator) -> Ids:
@@ -131,25 +132,30 @@ def make_batch(
     shortlist: Ids | None,
     rng: np.random.Generator,
     fill: bool = True,
+    is_shared: bool = True,
 ) -> Batch:
     """Draw the pool of a batch of texts. Texts that are left without a positive in it are dropped.
 
-    With ``fill``, further labels of the texts take the room that is left.
+    With ``fill``, further labels of the texts take the room that is left. Without ``is_shared``, the batch says which
+    labels were mined for which text, as soon as there are any.
     """
     drawn = draw_labels(positives, texts, num_positives, rng)
-    negatives = np.empty(0, dtype=np.int64)
+    negatives = np.empty((len(texts), 0), dtype=np.int64)
     if shortlist is not None and num_negatives:
         negatives = draw_negatives(shortlist, texts, num_negatives, rng)
     further = np.empty(0, dtype=np.int64)
     if fill:
         further = positives.indices[entries_of(positives, texts)[1]].astype(np.int64)
-    labels = choose_labels(drawn, negatives, further, size, rng)
+    labels = choose_labels(drawn, negatives[negatives >= 0], further, size, rng)
     targets = make_targets(positives, filter_pairs, texts, labels)
     with_positive = np.unique(targets.rows.numpy())
     if len(with_positive) < len(texts):
-        texts = texts[with_positive]
+        texts, negatives = texts[with_positive], negatives[with_positive]
         targets = make_targets(positives, filter_pairs, texts, labels)
-    return Batch(texts, labels, targets)
+    if is_shared or not negatives.size:
+        return Batch(texts, labels, targets)
+    places, known = find_sorted(labels, negatives.ravel())
+    return Batch(texts, labels, targets, np.where(known, places, -1).reshape(negatives.shape))
 
 
 def label_batch(

@@ -21,7 +21,7 @@ References: InceptionXML (arXiv 2109.07319), section 4; CascadeXML (arXiv 2211.0
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from unidex.config import Loss as LossSettings
 from unidex.config.tree import at_level
@@ -32,6 +32,7 @@ from unidex.nn.candidate_scores import candidate_scores
 from unidex.nn.row_table import Touched
 from unidex.topk import PADDING
 from unidex.training.batch_vectors import BatchVectors
+from unidex.training.own_candidates import loss_of_candidates, same_width
 from unidex.training.shared_pool import CLASSIFIER, head_loss
 from unidex.training.towers import Towers
 
@@ -52,9 +53,7 @@ class Beam:
         shape = network.tree.shape
         self._children = [torch.from_numpy(children).to(network.device) for children in shape.children]
         self._clusters_of_labels = [torch.from_numpy(part).to(network.device) for part in shape.clusters_of_labels()]
-        # Labels have other candidates from text to text: there is no direction from a label to texts.
-        one_way = config.loss.model_copy(update={"text_to_label": 1.0})
-        self._label_loss = head_loss(config.model_copy(update={"loss": one_way}), CLASSIFIER)
+        self._label_loss = head_loss(config, CLASSIFIER, one_way=True)
         self._cluster_loss = HeadLoss.of("bce", LossSettings(bce_reduction=config.loss.bce_reduction))
 
     def __call__(
@@ -89,7 +88,8 @@ class Beam:
             worth_BK = chances_BK if above_BK is None else chances_BK * above_BK
             width = at_level(settings.beam, self.tree.shape.levels[level])
             ids_BW, chances_BW = kept_clusters(ids_BK, chances_BK, worth_BK, true_BK, width)
-            ids_BK, above_BK = self._same_width(*child_candidates(ids_BW, chances_BW, self._children[level]))
+            ids_BK, above_BK = child_candidates(ids_BW, chances_BW, self._children[level])
+            ids_BK, above_BK = same_width(ids_BK, self.processes), same_width(above_BK, self.processes, 0.0)
         if self.towers.has_classifier:
             asked, _ = candidate_targets(targets, own.start, ids_BK)
             value = value + self._labels(leaves[0] * scale, ids_BK, asked, seed, touched)
@@ -113,25 +113,9 @@ class Beam:
 
     def _backward(self, scores_BK: Tensor, asked: Targets, loss: HeadLoss, seed: int, weight: float = 1.0) -> Tensor:
         """The value over all texts; the gradient of this process's scores goes back at once."""
-        ranks, num_texts = self.processes, asked.shape[0]
-        scores, first = scores_BK.detach(), 0
-        if ranks.size > 1:
-            # A loss is a mean over the texts of all processes; each takes its own rows of the gradient.
-            sizes = ranks.gather(torch.tensor([num_texts], device=scores.device)).tolist()
-            first, scores = sum(sizes[: ranks.rank]), ranks.gather(scores)
-            asked = asked.gathered(ranks, (len(scores), scores.shape[1]), first_row=first)
-        value, gradient = loss.dense()(scores, loss.sample(asked, seed))
-        gradient_BK = gradient[first : first + num_texts]
+        value, gradient_BK = loss_of_candidates(scores_BK.detach(), asked, loss, seed, self.processes)
         scores_BK.backward(gradient_BK if weight == 1 else gradient_BK * weight)  # type: ignore[no-untyped-call]
         return value
-
-    def _same_width(self, ids_BK: Tensor, above_BK: Tensor) -> tuple[Tensor, Tensor]:
-        """As many candidates per text on each process; -1 behind the last."""
-        if self.processes.size == 1:
-            return ids_BK, above_BK
-        width = int(self.processes.max_(torch.tensor(float(ids_BK.shape[1]), device=ids_BK.device)))
-        behind = (0, width - ids_BK.shape[1])
-        return nn.functional.pad(ids_BK, behind, value=PADDING), nn.functional.pad(above_BK, behind)
 
 
 def kept_clusters(

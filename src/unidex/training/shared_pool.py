@@ -1,7 +1,8 @@
-"""Candidates that all texts of a step share: a pool of labels, or all labels block by block.
+"""The labels of a step: a pool, or all labels block by block.
 
-On one process with a picked pool, a loss sees one matrix of scores. Otherwise it sees blocks of the labels of this
-process, and knows of the others' labels by a few numbers per text.
+All texts share them, or each text has candidates of its own among them (`OwnCandidates`). Where they are shared, on one
+process with a picked pool, a loss sees one matrix of scores. Otherwise it sees blocks of the labels of this process,
+and knows of the others' labels by a few numbers per text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from unidex.losses.blocks import BlockedGrad, Sink
 from unidex.losses.gradient import inner_product_loss
 from unidex.nn.row_table import RowTable, Touched
 from unidex.training.batch_vectors import BatchVectors
+from unidex.training.own_candidates import OwnCandidates
 from unidex.training.towers import Towers
 
 # Takes the gradient of neighbouring rows of a table, as soon as it is known.
@@ -33,11 +35,12 @@ class PoolLabels:
     ids: Tensor  # P ids, ascending
     rows: Tensor  # P, their rows of this process's table
     first: int  # the place in the pool of the first of them
+    mined_BN: Tensor | None = None  # places in the pool of the labels mined for each text; None to share the pool
 
 
 @dataclass(frozen=True, eq=False)
 class SharedPool:
-    """The losses of both heads over labels that all texts are scored against."""
+    """The losses of both heads over the labels of a step."""
 
     towers: Towers  # encoders, heads and classifiers
     processes: Processes  # the processes that share the labels
@@ -52,23 +55,30 @@ class SharedPool:
         config, network = self.towers.config, self.towers.network
         value, of_scales = torch.zeros((), device=network.device), torch.zeros_like(scales)
         of_texts: list[Tensor] = []
+        own = None
+        if labels.mined_BN is not None:
+            own = OwnCandidates.of(vectors.targets, labels.mined_BN, self.processes)
 
         def take(head: int, labels_PD: Tensor, weight: float, sink: Sink | None = None) -> Tensor | None:
             nonlocal value
-            result = self._loss(head, vectors, len(of_texts), labels_PD, labels, scales[head], seed, sink)
+            if own is None:
+                result = self._loss(head, vectors, len(of_texts), labels_PD, labels, scales[head], seed, sink)
+            else:
+                loss, texts_BD = head_loss(config, head, one_way=True), vectors.texts[len(of_texts)]
+                result = own.loss(texts_BD, labels_PD, labels.first, scales[head], loss, seed, self.processes)
             value = value + result.value * weight
             of_texts.append(result.texts_BD * weight)
             of_scales[head] = result.scale * weight
             return None if result.labels_LD is None else result.labels_LD * weight
 
-        dual_weight = config.loss.dual_weight if network.classifier is not None else 1.0
+        dual_weight, classifier_weight = self.towers.weights
         if self.towers.has_dual:
             assert vectors.labels is not None
             gradient_PD = take(DUAL, vectors.labels, dual_weight)
             assert gradient_PD is not None
             vectors.send_labels(gradient_PD)
         if self.towers.has_classifier:
-            weight, table = 1 - dual_weight if network.dual is not None else 1.0, network.classifiers
+            weight, table = classifier_weight, network.classifiers
             assert table is not None
             if config.pool.labels == "all" and self.towers.classifiers_are_as_stored:
                 # Each block is moved as soon as its gradient is known.
@@ -101,8 +111,12 @@ class SharedPool:
         )
 
 
-def head_loss(config: Config, head: int) -> HeadLoss:
-    """The loss of a head by its recipe."""
+def head_loss(config: Config, head: int, *, one_way: bool = False) -> HeadLoss:
+    """The loss of a head by its recipe.
+
+    ``one_way`` leaves the direction from labels to texts out, which candidates of each text's own do not have.
+    """
+    settings = config.loss.model_copy(update={"text_to_label": 1.0}) if one_way else config.loss
     if head == DUAL:
-        return HeadLoss.of(config.loss.dual, config.loss)
-    return HeadLoss.of(config.loss.classifier, config.loss, bce_weight=config.loss.classifier_bce)
+        return HeadLoss.of(settings.dual, settings)
+    return HeadLoss.of(settings.classifier, settings, bce_weight=settings.classifier_bce)

@@ -1,8 +1,9 @@
 """One training step: encode, enumerate candidates, score them, take the loss and its gradient.
 
 Texts are split evenly over the processes and labels by shards. How candidates are enumerated decides what a step costs:
-a pool of labels or blocks of all labels (`SharedPool`), or each text's own labels by a label tree (`Beam`). Encoding in
-chunks, several processes and mixup are the same for all of them (`batch_vectors`).
+a pool of labels or blocks of all labels (`SharedPool`), each text's own labels of a pool (`OwnCandidates`), or each
+text's own labels by a label tree (`Beam`). Encoding in chunks, several processes and mixup are the same for all of them
+(`batch_vectors`).
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class Step:
     def _pool_labels(self, batch: Batch) -> PoolLabels:
         own = self._own(batch.labels)
         ids = torch.from_numpy(batch.labels[own]).to(self.network.device)
-        return PoolLabels(ids, ids - self._shard.start, own.start)
+        mined_BN = None if batch.mined is None else torch.from_numpy(batch.mined)
+        return PoolLabels(ids, ids - self._shard.start, own.start, mined_BN)
 
     def _own(self, labels: Ids) -> slice:
         """Which of some labels, ascending, this process has."""

@@ -33,6 +33,13 @@ class Towers:
         return self.network.classifier is not None and not clusters_only
 
     @property
+    def weights(self) -> tuple[float, float]:
+        """The weights of the losses of the dual encoder and the classifier; a head alone has 1."""
+        if self.network.dual is None or self.network.classifier is None:
+            return 1.0, 1.0
+        return self.config.loss.dual_weight, 1 - self.config.loss.dual_weight
+
+    @property
     def encodes_labels(self) -> bool:
         """Whether label texts are encoded: for the dual encoder, or to be mixed into texts."""
         return self.has_dual or self.config.augment.mixup == "labels"

@@ -146,6 +146,7 @@ class Batching:
             shortlist=self._shortlist,
             rng=rng,
             fill=pool.fill,
+            is_shared=pool.candidates == "pool",
         )
 
     def state(self) -> dict[str, Tensor]:

@@ -87,6 +87,13 @@ def test_siamesexml_has_the_constants_of_its_paper():
     assert classifier.heads.classifier_init == "label-graph"
 
 
+@pytest.mark.parametrize("recipe", ["astec", "siamesexml"])
+def test_classifiers_are_trained_on_each_texts_own_shortlist(recipe):
+    first, last = load(recipe).in_stages().values()
+    assert (last.pool.candidates, last.pool.hard_negatives, last.pool.shortlist) == ("own", 500, 500)
+    assert (first.pool.candidates, first.pool.hard_negatives) == ("pool", 0)
+
+
 def test_unidec_is_the_headline_model_and_depsl_is_one_way():
     unidec = load("unidec", ["encoder.kind=transformer"])
     assert (unidec.loss.dual, unidec.loss.classifier, unidec.loss.classifier_bce) == (*["decoupled-softmax"] * 2, 1.0)

@@ -36,14 +36,13 @@ def test_drawn_labels_are_positives_of_their_texts_and_every_one_can_be_drawn():
     assert set(many) == {0, 2, 3}
 
 
-def test_drawn_negatives_do_not_repeat_in_a_text_and_skip_padding():
+def test_drawn_negatives_are_of_the_text_and_do_not_repeat():
     shortlist = np.array([[5, 6, 7], [8, -1, -1]])
     for seed in range(20):
-        drawn = draw_negatives(shortlist, np.array([0, 1]), 2, np.random.default_rng(seed))
-        of_first = [label for label in drawn if label in (5, 6, 7)]
-        assert len(of_first) == 2
-        assert len(set(of_first)) == 2
-        assert set(drawn) - {5, 6, 7} <= {8}
+        drawn = draw_negatives(shortlist, np.array([1, 0]), 2, np.random.default_rng(seed))
+        assert drawn.shape == (2, 2)
+        assert sorted(drawn[0]) in ([-1, -1], [-1, 8])
+        assert len(set(drawn[1]) & {5, 6, 7}) == 2
 
 
 def slow_pools(drawn, negatives, further, size):
@@ -109,6 +108,34 @@ def test_a_positive_brought_in_as_anothers_negative_counts():
     pairs = set(zip(batch.targets.rows.tolist(), batch.labels[batch.targets.columns].tolist(), strict=True))
     assert (1, 2) in pairs
     assert (1, 1) in pairs
+
+
+def test_a_batch_says_which_labels_were_mined_for_which_text():
+    positives = sparse.csr_array(np.eye(4, 6, dtype=np.float32))
+    none = sparse.csr_array((4, 6), dtype=bool)
+    options = {"num_positives": 1, "num_negatives": 2, "size": 10, "is_shared": False}
+    shortlist = np.array([[4, 5], [5, 4], [0, 1], [4, -1]])
+    batch = make_batch(
+        positives, none, np.array([3, 0, 2]), shortlist=shortlist, rng=np.random.default_rng(0), **options
+    )
+    assert batch.labels.tolist() == [0, 1, 2, 3, 4, 5]
+    assert [sorted(row) for row in batch.mined.tolist()] == [[-1, 4], [4, 5], [0, 1]]
+    # Before anything is mined, texts share the pool.
+    batch = make_batch(positives, none, np.arange(4), shortlist=None, rng=np.random.default_rng(0), **options)
+    assert batch.mined is None
+
+
+def test_mined_labels_that_a_full_pool_leaves_out_are_no_candidates():
+    positives = sparse.csr_array(np.eye(3, 9, dtype=np.float32))
+    none = sparse.csr_array((3, 9), dtype=bool)
+    shortlist = np.array([[3, 4], [5, 4], [6, 4]])
+    batch = make_batch(
+        positives, none, np.arange(3), num_positives=1, num_negatives=2, size=4, shortlist=shortlist,
+        rng=np.random.default_rng(0), is_shared=False,
+    )  # fmt: skip
+    # Label 4 was drawn most often; it stands at the last place.
+    assert batch.labels.tolist() == [0, 1, 2, 4]
+    assert [sorted(row) for row in batch.mined.tolist()] == [[-1, 3]] * 3
 
 
 def test_texts_left_without_a_positive_are_dropped():
