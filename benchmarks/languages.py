@@ -1,4 +1,4 @@
-"""What stems, lemmas and character n-grams bring on texts of other languages.
+"""What stems, lemmas, parts of compounds and character n-grams bring on texts of other languages.
 
     python benchmarks/languages.py DATA --languages de,en --label-language en --work FOLDER [--labels vocabulary.tsv]
 
@@ -13,13 +13,14 @@ import argparse
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from peers_runs import UNIDEX, measured
-from unidex.data.dataset import Labels, Split
+from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
 
@@ -48,7 +49,7 @@ def main() -> None:
     parser.add_argument("--label-language", required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--labels", type=Path)
-    parser.add_argument("--variants", default="none,stems,lemmas")
+    parser.add_argument("--variants", default="none,stems,lemmas,compounds")
     parser.add_argument("--features", default="words,characters")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--max-texts", type=int, default=10_000)
@@ -64,7 +65,7 @@ def main() -> None:
         folder = asked.work / variant
         if not (folder / "labels.jsonl").is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            analyse = _ANALYSERS[variant]()
+            analyse = _ANALYSERS[variant](dataset)
             for name, split in parts.items():
                 _write(folder / f"{name}.jsonl", _texts(split, dataset.labels, languages, analyse))
             labels = zip(map(dataset.labels.uid, range(dataset.num_labels)), dataset.labels.texts, strict=True)
@@ -145,10 +146,28 @@ def _lemmas() -> Analyser:
     return _by_word(lambda word, language: simplemma.lemmatize(word, lang=language).lower())
 
 
-_ANALYSERS: dict[str, Callable[[], Analyser]] = {
-    "none": lambda: lambda text, _: text,
-    "stems": _stems,
-    "lemmas": _lemmas,
+def _compounds(dataset: Dataset) -> Analyser:
+    """German compounds followed by their two parts, which must be words that several train texts have."""
+    counts = Counter(word for text in dataset.train.texts for word in set(_WORD.findall(text.lower())))
+    known = {word for word, count in counts.items() if count >= 3 and len(word) >= 4}
+
+    def split(word: str, language: str) -> str:
+        if language == "de" and len(word) >= 8:
+            for cut in range(4, len(word) - 3):
+                first, second = word[:cut], word[cut:]
+                # Between the parts, German has letters that belong to neither.
+                if second in known and any(first.removesuffix(link) in known for link in ("", "s", "es", "n", "en")):
+                    return f"{word} {first} {second}"
+        return word
+
+    return _by_word(split)
+
+
+_ANALYSERS: dict[str, Callable[[Dataset], Analyser]] = {
+    "none": lambda _: lambda text, _: text,
+    "stems": lambda _: _stems(),
+    "lemmas": lambda _: _lemmas(),
+    "compounds": _compounds,
 }
 
 if __name__ == "__main__":

@@ -4,15 +4,16 @@ import math
 from collections import Counter
 
 from helpers.naive_features import naive_features, settings_with
+from unidex.scoring.lexical_columns import READING
 
 _SETTINGS = settings_with(parts=True, bigrams=False, chars=True, chars_min=4, chars_max=4)
-MAX_CHARACTERS = 2000
 
 
 def naive_terms(text):
-    """The distinct words (and parts of words) of a text, and its distinct n-grams."""
+    """The distinct words of a text, parts and beginnings among them, and its distinct n-grams."""
     found = naive_features(text, _SETTINGS)
     words = {name for kind, name in found if kind != "char"}
+    words |= {name[: READING.beginning] for name in words}
     return {"word": words, "char": {name for kind, name in found if kind == "char"}}
 
 
@@ -42,7 +43,7 @@ class NaiveLexical:
 
     def known(self, text):
         """The terms of a text that any label has."""
-        terms = naive_terms(text[:MAX_CHARACTERS])
+        terms = naive_terms(text)
         return {kind: {name for name in terms[kind] if (kind, name) in self.frequencies} for kind in terms}
 
     def idf(self, kind, name):

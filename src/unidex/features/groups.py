@@ -39,6 +39,7 @@ class Kind(IntEnum):
 
 
 NUM_KIND_BITS = 3
+_NO_PIECES = Pieces(*(np.empty(0, dtype=np.int64) for _ in range(3)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,18 +79,17 @@ def groups_of(texts: Sequence[str], settings: Settings, tokenizer: Tokenizer | N
     texts = stemmed(texts, settings.language)
     if settings.words:
         words = Words.of(texts)
-        yield _terms(words, with_parts=settings.parts)
+        yield terms_in(words, parts_of(words) if settings.parts else _NO_PIECES)
         if settings.chars:
-            yield _ngrams(words, range(settings.chars_min, settings.chars_max + 1))
+            yield ngrams_in(words, range(settings.chars_min, settings.chars_max + 1))
         if settings.bigrams:
             yield _bigrams(words)
     if tokenizer is not None:
         yield subwords_of(texts, tokenizer)
 
 
-def _terms(words: Words, *, with_parts: bool) -> Group:
-    none = np.empty(0, dtype=np.int64)
-    parts = parts_of(words) if with_parts else Pieces(none, none, none)
+def terms_in(words: Words, parts: Pieces) -> Group:
+    """The group of words and of pieces of them that count as words."""
     part_keys = keys_of_strings(words.letters[places(parts.starts, parts.lengths)], parts.lengths, WORD_SEED)
     keys, example, feature = distinct(np.concatenate([words.keys, part_keys]))
     num_words = len(words.keys)
@@ -121,7 +121,8 @@ def _bigrams(words: Words) -> Group:
     return Group("bigrams", keys, lambda: [Occurrences(Kind.BIGRAM, words.rows[left], feature)], names)
 
 
-def _ngrams(words: Words, sizes: range) -> Group:
+def ngrams_in(words: Words, sizes: range) -> Group:
+    """The group of the character n-grams of words."""
     pieces = [ngrams_of(words, n) for n in sizes]
     flat_keys = [keys_of_ngrams(words.letters, of.starts, n, NGRAM_SEED) for n, of in zip(sizes, pieces, strict=True)]
     keys, example, feature = distinct(np.concatenate(flat_keys))

@@ -14,30 +14,35 @@ Shapes: N texts, K candidates, L labels, T further texts of labels, F columns, P
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 from scipy import sparse
 
 from unidex.data.concepts import Concepts, further_texts
 from unidex.errors import ModelError
-from unidex.scoring.lexical_rows import HALF, NUM_COLUMNS, Columns, TextRows, WordMemory, columns_of, shared_features
+from unidex.scoring.lexical_columns import HALF, NUM_COLUMNS, OLD_READING, READING, Columns, Reading, WordMemory
+from unidex.scoring.lexical_rows import TextRows, shared_features
 from unidex.sparse_rows import csr_from_counts, row_of_entries, sparse_product, unchecked_csr
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
-# Characters of a text that are read.
-_MAX_CHARACTERS = 2000
+# The rarest words of a text that find candidates: the time of a search does not grow with the length of a text.
+_MAX_SEARCHED = 256
 # Up to so many texts are read word by word.
 _FEW = 16
 _ROWS_AT_ONCE = 1 << 15  # of labels, so that what a step needs does not grow with their number
 # A word that more labels have finds no candidates.
 _MAX_LABELS, _MAX_SHARE = 100, 0.005
 _FURTHER = "further_"  # files of further texts
+_READING = "reading.json"
 
 _NO_FURTHER = (np.empty(0, dtype=np.int32), np.zeros(1, dtype=np.int64)), np.empty(0, dtype=np.int64)
 
@@ -47,8 +52,8 @@ class LexicalPart:
 
     >>> part = LexicalPart.of(["sea turtles", "turtle soup", "mountains"])
     >>> rows = part.rows(["A sea turtle at sea"])
-    >>> part.overlaps(rows, np.array([[0, 1, 2]]))["word_coverage"].round(2).tolist()
-    [[0.5, 0.5, 0.0]]
+    >>> part.overlaps(rows, np.array([[0, 1, 2]]))["word_coverage"].astype(float).round(2).tolist()
+    [[0.61, 0.37, 0.0]]
     >>> part.search(rows, 2).ids.tolist()
     [[0, 1]]
     >>> from unidex.data.concepts import Concept, Term
@@ -64,25 +69,29 @@ class LexicalPart:
         label_columns: Columns,
         further_columns: Columns,
         further_labels: NDArray[np.int64],
+        reading: Reading,
     ) -> None:
+        self._reading = reading
         self._frequencies_F, self._num_counted = frequencies_F, num_counted
         self._labels_LF = self._weighted(*label_columns)
         self._further_TF = self._weighted(*further_columns)
         self._further_labels = further_labels  # the label of each further text, ascending
-        self._memory = WordMemory()
+        self._memory = WordMemory(reading)
 
     @classmethod
-    def of(cls, label_texts: Sequence[str], concepts: Concepts | None = None) -> LexicalPart:
+    def of(
+        cls, label_texts: Sequence[str], concepts: Concepts | None = None, reading: Reading = READING
+    ) -> LexicalPart:
         """The part over the texts of labels, and their further texts."""
-        own = columns_of(label_texts)
+        own = reading.columns_of(label_texts)
         texts, labels = further_texts(concepts or {})
-        further = columns_of(texts)
+        further = reading.columns_of(texts)
         frequencies = np.bincount(own[0], minlength=NUM_COLUMNS)
         if texts:
             # A label has a feature once, in however many of its texts.
             pairs = [_label_features(own, np.arange(len(label_texts))), _label_features(further, labels)]
             frequencies = np.bincount(np.unique(np.concatenate(pairs)) % NUM_COLUMNS, minlength=NUM_COLUMNS)
-        return cls(frequencies.astype(np.int32), len(label_texts), own, further, labels)
+        return cls(frequencies.astype(np.int32), len(label_texts), own, further, labels, reading)
 
     @property
     def num_labels(self) -> int:
@@ -91,8 +100,7 @@ class LexicalPart:
 
     def rows(self, texts: Sequence[str]) -> sparse.csr_array:
         """The rows of texts, N x F; features that no label has are left out."""
-        texts = [text[:_MAX_CHARACTERS] for text in texts]
-        columns, starts = self._memory.columns_of(texts) if len(texts) <= _FEW else columns_of(texts)
+        columns, starts = (self._memory if len(texts) <= _FEW else self._reading).columns_of(texts)
         known = self._frequencies_F[columns] > 0
         num_known = np.append(0, np.cumsum(known))
         return self._weighted(columns[known], num_known[starts])
@@ -170,7 +178,7 @@ class LexicalPart:
             k: number of places.
             hidden_L: labels that must not be returned; None where all may be.
         """
-        scores = sparse_product(rows_NF, self._labels_by_word)
+        scores = sparse_product(_rarest_words(rows_NF, _MAX_SEARCHED), self._labels_by_word)
         if len(self._further_labels):
             scores = self._by_label(scores)
         if hidden_L is not None:
@@ -208,8 +216,8 @@ class LexicalPart:
             concepts: place among these labels -> its concept.
         """
         texts, labels = further_texts(concepts or {})
-        self._know(own := columns_of(label_texts))
-        self._know(further := columns_of(texts))
+        self._know(own := self._reading.columns_of(label_texts))
+        self._know(further := self._reading.columns_of(texts))
         self._further_labels = np.concatenate([self._further_labels, self.num_labels + labels])
         self._further_TF = sparse.vstack([self._further_TF, self._weighted(*further)], format="csr")
         self._set(sparse.vstack([self._labels_LF, self._weighted(*own)], format="csr"))
@@ -236,6 +244,7 @@ class LexicalPart:
         folder.mkdir(parents=True)
         np.save(folder / "frequencies.npy", self._frequencies_F)
         np.save(folder / "num_counted.npy", np.array([self._num_counted]))
+        (folder / _READING).write_text(json.dumps(asdict(self._reading)) + "\n", encoding="utf-8")
         for prefix, rows in (("", self._labels_LF), (_FURTHER, self._further_TF)):
             if not prefix or rows.shape[0]:
                 np.save(folder / f"{prefix}columns.npy", rows.indices.astype(np.int32))
@@ -250,14 +259,15 @@ class LexicalPart:
         num_counted = int(load_array(folder / "num_counted.npy", (1,), np.int64)[0])
         if not 0 <= num_counted < 2**31 or (frequencies < 0).any():
             raise ModelError(f"{folder}: texts must be counted from 0, but are not; copy the model again")
+        reading = _read_reading(folder / _READING)
         file = folder / f"{_FURTHER}labels.npy"
         if not file.exists():
-            return cls(frequencies, num_counted, _loaded(folder, "", num_labels), *_NO_FURTHER)
+            return cls(frequencies, num_counted, _loaded(folder, "", num_labels), *_NO_FURTHER, reading)
         labels = load_array(file, (None,), np.int64)
         if (np.diff(labels, prepend=0) < 0).any() or labels[-1] >= num_labels:
             raise ModelError(f"{file}: labels must ascend and be below {num_labels}, but do not; copy it again")
         further = _loaded(folder, _FURTHER, len(labels))
-        return cls(frequencies, num_counted, _loaded(folder, "", num_labels), further, labels)
+        return cls(frequencies, num_counted, _loaded(folder, "", num_labels), further, labels, reading)
 
     def _weighted(self, columns: NDArray[np.int32], starts: NDArray[np.int64]) -> sparse.csr_array:
         """Rows of norm 1 for words and of norm 1 for n-grams."""
@@ -274,10 +284,39 @@ class LexicalPart:
         return unchecked_csr(*arrays, (num_rows, NUM_COLUMNS))
 
 
+def _rarest_words(rows_NF: sparse.csr_array, max_words: int) -> sparse.csr_array:
+    """The rows as they are; of texts with more words, the words of highest idf, those of lower columns first.
+
+    >>> rows = sparse.csr_array(np.array([[0.25, 0.5, 0.5, 0.375], [0.0, 0.25, 0.0, 0.0]], dtype=np.float32))
+    >>> _rarest_words(rows, 2).toarray().tolist()
+    [[0.0, 0.5, 0.5, 0.0], [0.0, 0.25, 0.0, 0.0]]
+    """
+    if np.diff(rows_NF.indptr).max(initial=0) <= max_words:
+        return rows_NF
+    words = np.flatnonzero(rows_NF.indices < HALF)
+    rows = row_of_entries(rows_NF)[words]
+    counts = np.minimum(np.bincount(rows, minlength=rows_NF.shape[0]), max_words)
+    order = np.lexsort((-rows_NF.data[words], rows))
+    ranks = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    kept = np.sort(words[order[ranks < max_words]])
+    return csr_from_counts(rows_NF.data[kept], rows_NF.indices[kept], counts, rows_NF.shape[1])
+
+
 def _label_features(columns: Columns, labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """One number per label and feature of its texts."""
     features: NDArray[np.int64] = np.repeat(labels, np.diff(columns[1])) * NUM_COLUMNS + columns[0]
     return features
+
+
+def _read_reading(file: Path) -> Reading:
+    if not file.exists():
+        return OLD_READING
+    try:
+        return TypeAdapter(Reading).validate_json(file.read_bytes())
+    except ValidationError as error:
+        raise ModelError(
+            f"{file}: it must say what is read of texts, but {error.errors()[0]['msg']}; copy it again"
+        ) from None
 
 
 def _loaded(folder: Path, prefix: str, num_rows: int) -> Columns:

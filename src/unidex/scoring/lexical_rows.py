@@ -1,4 +1,4 @@
-"""Words and character n-grams of texts as hashed columns, and what texts share with rows of label texts.
+"""What texts share with rows of label texts.
 
 Shapes: N texts, R rows of label texts, F columns, P pairs of a text and a row.
 """
@@ -6,28 +6,18 @@ Shapes: N texts, R rows of label texts, F columns, P pairs of a text and a row.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.config import Features
-from unidex.features.groups import groups_of
-from unidex.features.word_strings import words_in
+from unidex.scoring.lexical_columns import NUM_COLUMNS
 from unidex.sparse_rows import row_of_entries, unchecked_csr
 
-HALF = 1 << 16
-NUM_COLUMNS = 2 * HALF
-_FEATURES = Features(parts=True, bigrams=False, chars=True, chars_min=4, chars_max=4)
 _TEXTS_AT_ONCE = 8
-_CHUNK = 2000
-_MAX_WORDS = 100_000  # remembered
-
-Columns = tuple[NDArray[np.int32], NDArray[np.int64]]  # of texts, and where those of a text start
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,38 +87,3 @@ def _dense_texts() -> NDArray[np.float64]:
         _rooms.texts = np.zeros(_TEXTS_AT_ONCE * NUM_COLUMNS)
     texts: NDArray[np.float64] = _rooms.texts
     return texts
-
-
-class WordMemory:
-    """The columns of words seen before: a few texts need less time than by array operations."""
-
-    def __init__(self) -> None:
-        self._columns: dict[str, tuple[int, ...]] = {}
-
-    def columns_of(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """As `columns_of`: all features of a text are those of its words."""
-        words_of_texts = [words_in(text) for text in texts]
-        known = self._columns if len(self._columns) < _MAX_WORDS else {}
-        if new := [word for word in set().union(*words_of_texts) if word not in known]:
-            columns, starts = columns_of(new)
-            parts = np.split(columns, starts[1:-1])
-            known.update((word, tuple(part.tolist())) for word, part in zip(new, parts, strict=True))
-            self._columns = known
-        rows = [sorted(set().union(*(known[word] for word in words))) for words in words_of_texts]
-        found = np.fromiter(chain.from_iterable(rows), dtype=np.int32)
-        return found, np.cumsum([0, *(len(row) for row in rows)])
-
-
-def columns_of(texts: Sequence[str]) -> Columns:
-    """The columns of each text, ascending and each once, and where those of a text start."""
-    columns_of_chunks, counts = [np.empty(0, dtype=np.int32)], [np.zeros(1, dtype=np.int64)]
-    for start in range(0, len(texts), _CHUNK):
-        found, chunk = [], texts[start : start + _CHUNK]
-        for half, group in enumerate(groups_of(chunk, _FEATURES, None)):
-            columns = (group.keys % np.uint64(HALF)).astype(np.int64) + half * HALF
-            found += [part.rows * NUM_COLUMNS + columns[part.features] for part in group.occurrences()]
-        ascending = np.sort(np.concatenate(found))
-        keys = ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]]
-        columns_of_chunks.append((keys % NUM_COLUMNS).astype(np.int32))
-        counts.append(np.bincount(keys // NUM_COLUMNS, minlength=len(chunk)))
-    return np.concatenate(columns_of_chunks), np.cumsum(np.concatenate(counts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from unidex.scoring.decision_tree import check_installed
 from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.lexical_columns import Reading
 from unidex.scoring.linear_ranker import LinearWeights
 from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import Rarity
@@ -174,9 +175,14 @@ class Run:
         model.train_texts = TextHashes.of(self.dataset.train.texts)
         if config.predict.rank == "learned":
             validation = self._validation
-            new = LexicalPart.of(labels.texts, labels.concepts) if validation is None else validation.lexical
-            model.scorer.lexical = new
+            lexical = None if validation is None else validation.lexical
+            model.scorer.lexical = lexical or LexicalPart.of(labels.texts, labels.concepts, self._reading)
         return model
+
+    @property
+    def _reading(self) -> Reading:
+        """What the lexical part reads of texts."""
+        return Reading(self.config.features.language)
 
     def _whole(self, config: Config) -> Config:
         """The recipe of the last stage as that of all of them."""
@@ -191,11 +197,12 @@ class Run:
         if share > 0:
             prepared = (self._networks.texts, self._networks.labels)
             try:
-                self._validation = Validation.of(self.dataset, share, self.seed, *prepared, self.processes)
+                new = Validation.of(self.dataset, share, self.seed, *prepared, self.processes)
+                self._validation = new = replace(new, reading=self._reading)
                 logger.info(
                     "Training on %d texts; %d are held out, to decide when to stop and how to rank.",
-                    len(self._validation.rows),
-                    len(self._validation.split),
+                    len(new.rows),
+                    len(new.split),
                 )
             except NothingHeldOutError as error:
                 if self.config.predict.rank == "decision-tree":

@@ -32,6 +32,7 @@ from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import EVEN, Layout, Weights
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.lexical_columns import READING, Reading
 from unidex.scoring.linear_ranker import LinearRanker, LinearWeights
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
 from unidex.scoring.queries import Queries
@@ -114,6 +115,7 @@ class Validation:
         labels: prepared texts of this process's labels.
         forbidden: ids of the labels that are left out.
         processes: all processes of the run.
+        reading: what the lexical part reads of texts.
     """
 
     dataset: Dataset
@@ -126,6 +128,7 @@ class Validation:
     labels: Any
     forbidden: NDArray[np.int64]
     processes: Processes
+    reading: Reading = READING
 
     @classmethod
     def of(cls, dataset: Dataset, share: float, seed: int, texts: Any, labels: Any, processes: Processes) -> Validation:
@@ -320,7 +323,7 @@ class Validation:
     @cached_property
     def lexical(self) -> LexicalPart:
         """The words of the labels."""
-        return LexicalPart.of(self.dataset.labels.texts, self.dataset.labels.concepts)
+        return LexicalPart.of(self.dataset.labels.texts, self.dataset.labels.concepts, self.reading)
 
     def _scorer(self, network: Network, config: Config, weights: Weights) -> Scorer:
         """The scorer that a model with this network has.

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from helpers.naive_features import some_text
-from helpers.naive_lexical import MAX_CHARACTERS, NaiveLexical, naive_terms
+from helpers.naive_lexical import NaiveLexical, naive_terms
 from unidex.data.concepts import Concept, Term
 from unidex.errors import ModelError
-from unidex.scoring import lexical, lexical_rows
+from unidex.scoring import lexical, lexical_columns, lexical_rows
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.lexical_columns import Reading
 
 LABELS = [
     "Sea turtles",
@@ -72,21 +73,42 @@ def test_overlap_and_coverage_are_those_of_tf_idf():
 
 
 def test_known_answers_by_hand():
-    """Two labels; "sea" is in both, so its idf is 1, and "turtles" has 1 + ln(3 / 2) = 1.4055."""
-    part = LexicalPart.of(["sea turtles", "sea"])
+    """Two labels; "sea" is in both, so its idf is 1, and "crabs" has 1 + ln(3 / 2) = 1.4055."""
+    part = LexicalPart.of(["sea crabs", "sea"])
     rare, both = 1 + np.log(3 / 2), 1.0
-    found = part.overlaps(part.rows(["sea lions", "turtles"]), np.array([[0, 1], [0, 1]]))
+    found = part.overlaps(part.rows(["sea lions", "crabs"]), np.array([[0, 1], [0, 1]]))
     norm = np.hypot(rare, both)
     np.testing.assert_allclose(found["word_overlap"], [[both / norm, 1.0], [rare / norm, 0.0]], atol=1e-6)
     np.testing.assert_allclose(found["word_coverage"], [[both / norm**2, 1.0], [(rare / norm) ** 2, 0.0]], atol=1e-6)
 
 
-def test_a_text_is_read_up_to_a_number_of_characters():
+def test_a_text_is_read_to_its_end():
     part = LexicalPart.of(["turtle", "soup"])
-    text = "soup " + "x" * (MAX_CHARACTERS - 5 - 7) + " turtle"
-    assert len(text) == MAX_CHARACTERS
-    assert part.overlaps(part.rows([text]), np.array([[0, 1]]))["word_coverage"].tolist() == [[1.0, 1.0]]
-    assert part.overlaps(part.rows([" " + text]), np.array([[0, 1]]))["word_coverage"].tolist() == [[0.0, 1.0]]
+    text = "soup " + "x" * 1_000_000 + " turtle"
+    for texts in ([text], [text] * 20):
+        rows = part.rows(texts)
+        assert part.overlaps(rows, np.array([[0, 1]] * len(texts)))["word_coverage"].tolist() == [[1.0, 1.0]] * len(
+            texts
+        )
+
+
+def test_older_models_read_the_first_characters(tmp_path):
+    """Their rankers were fitted to what texts share with labels there."""
+    LexicalPart.of(["turtle", "soup"]).save(tmp_path / "lexical")
+    (tmp_path / "lexical" / "reading.json").unlink()
+    part = LexicalPart.load(tmp_path / "lexical", 2)
+    part.save(tmp_path / "again")
+    text = "soup " + "x" * (2000 - 5 - 7) + " turtle"
+    for each in (part, LexicalPart.load(tmp_path / "again", 2)):
+        assert each.overlaps(each.rows([text]), np.array([[0, 1]]))["word_coverage"].tolist() == [[1.0, 1.0]]
+        assert each.overlaps(each.rows([" " + text]), np.array([[0, 1]]))["word_coverage"].tolist() == [[0.0, 1.0]]
+
+
+def test_the_rarest_words_of_a_long_text_find_candidates(monkeypatch):
+    part = LexicalPart.of(["sea", "sea soup", "sea turtle", "sea lion"])
+    monkeypatch.setattr(lexical, "_MAX_SEARCHED", 1)
+    rows = part.rows(["sea", "turtle at sea"])
+    assert part.search(rows, 4).ids.tolist() == [[0, 1, 2, 3], [2, -1, -1, -1]]
 
 
 def test_more_texts_than_are_read_at_once_do_not_mix():
@@ -101,7 +123,7 @@ def test_more_texts_than_are_read_at_once_do_not_mix():
 
 def test_more_labels_than_are_read_at_once_have_the_same_rows(monkeypatch):
     whole = LexicalPart.of(LABELS)
-    monkeypatch.setattr(lexical_rows, "_CHUNK", 3)
+    monkeypatch.setattr(lexical_columns, "_CHUNK", 3)
     assert equal_matrices(LexicalPart.of(LABELS)._labels_LF, whole._labels_LF)
     assert equal_matrices(whole.rows(TEXTS), LexicalPart.of(LABELS).rows(TEXTS))
 
@@ -224,6 +246,40 @@ def test_a_damaged_folder_is_refused(tmp_path, name, change):
         LexicalPart.load(tmp_path / "lexical", part.num_labels)
 
 
+@pytest.mark.parametrize("written", ["", "[]", '{"beginning": -1}', '{"language": "xx"}', '{"max_characters": 0}'])
+def test_a_damaged_reading_is_refused(tmp_path, written):
+    LexicalPart.of(LABELS).save(tmp_path / "lexical")
+    (tmp_path / "lexical" / "reading.json").write_text(written)
+    with pytest.raises(ModelError, match="reading"):
+        LexicalPart.load(tmp_path / "lexical", len(LABELS))
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("Die Bibliotheken der Städte", "Bibliothekswesen"),
+        ("Lainoja kirjastoissa", "kirjasto"),
+        ("navigating coastal waters", "navigation"),
+    ],
+)
+def test_inflected_labels_are_candidates(tmp_path, text, label):
+    """Labels without training texts are found by nothing else."""
+    part = LexicalPart.of(["turtle soup", label, "mountains"])
+    part.save(tmp_path / "lexical")
+    for each in (part, LexicalPart.load(tmp_path / "lexical", 3)):
+        assert each.search(each.rows([text]), 3).ids.tolist() == [[1, -1, -1]]
+        assert 0 < each.overlaps(each.rows([text]), np.array([[1]]))["word_coverage"][0, 0] < 1
+
+
+def test_stems_find_forms_that_share_no_beginning(tmp_path):
+    texts, labels = ["Kirja kädessä"], ["käsi", "kädet"]
+    plain, stems = (LexicalPart.of(labels, reading=Reading(language)) for language in ("", "fi"))
+    stems.save(tmp_path / "lexical")
+    for part, found in ((plain, -1), (stems, 1), (LexicalPart.load(tmp_path / "lexical", 2), 1)):
+        assert part.search(part.rows(texts), 1).ids.tolist() == [[found]]
+        assert part.search(part.rows(texts * 20), 1).ids.tolist() == [[found]] * 20
+
+
 def test_labels_without_words_and_no_texts_at_all():
     part = LexicalPart.of(["", "...", " \n"])
     rows = part.rows(["", "word", "!"])
@@ -261,7 +317,7 @@ def test_any_texts_have_scores_from_0_to_1(labels, texts, added):
     assert found.ids.max() <= len(labels)
     assert (found.scores[found.ids >= 0] > 0).all()
     # A text has all words of the label with the same text; the label at 0 has another one now.
-    if len(added) <= MAX_CHARACTERS and part.rows([added]).nnz:
+    if part.rows([added]).nnz:
         own = part.overlaps(part.rows([added]), np.array([[0, len(labels)]]))
         has_words = naive_words_in(added)
         assert own["word_coverage"][0].tolist() == pytest.approx([float(has_words)] * 2, abs=1e-5)
@@ -283,7 +339,7 @@ def test_a_few_texts_have_the_rows_of_many(monkeypatch):
     texts = ["", "Sea turtles", "getHTTPPort_2 of a sea", "turtles turtles", "Ünïcode ﬁne", "sea" * 900, "..."]
     part = LexicalPart.of(["sea turtles", "http port", "ünïcode", "a fine sea"])
     many = part.rows([*texts, *["sea"] * 20])[: len(texts)]
-    monkeypatch.setattr(lexical_rows, "_MAX_WORDS", 3)
+    monkeypatch.setattr(lexical_columns, "_MAX_WORDS", 3)
     for few in (part.rows(texts), part.rows(texts), sparse.vstack([part.rows([text]) for text in texts], format="csr")):
         assert few.indptr.tolist() == many.indptr.tolist()
         assert few.indices.tolist() == many.indices.tolist()

@@ -1,0 +1,102 @@
+"""Words, their beginnings and character n-grams of texts as hashed columns.
+
+Words have the first half of the columns, n-grams the second. The beginning of a long word is one more word, so that
+inflected forms share it: "Bibliotheken" and "Bibliothek" share their beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from unidex.config.features import Language
+from unidex.data.text_blocks import text_blocks
+from unidex.features.groups import ngrams_in, terms_in
+from unidex.features.stems import stemmed
+from unidex.features.word_strings import words_in
+from unidex.features.words import Pieces, Words, parts_of
+
+HALF = 1 << 16
+NUM_COLUMNS = 2 * HALF
+_NGRAM = 4
+_CHUNK, _CHUNK_CHARACTERS = 2000, 1_000_000
+_MAX_WORDS = 100_000  # remembered
+
+Columns = tuple[NDArray[np.int32], NDArray[np.int64]]  # of texts, and where those of a text start
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read of a text.
+
+    Attributes:
+        language: whose Snowball stems replace words; empty for words as they are written.
+        beginning: letters of a beginning; 0 for words alone.
+        max_characters: read of a text; None for all.
+    """
+
+    language: Language = ""
+    beginning: Annotated[int, Field(ge=0)] = 6
+    max_characters: Annotated[int, Field(ge=1)] | None = None
+
+    def columns_of(self, texts: Sequence[str]) -> Columns:
+        """The columns of each text, ascending and each once, and where those of a text start."""
+        columns_of_chunks, counts = [np.empty(0, dtype=np.int32)], [np.zeros(1, dtype=np.int64)]
+        for chunk in text_blocks((text[: self.max_characters] for text in texts), _CHUNK, _CHUNK_CHARACTERS):
+            words, found = Words.of(stemmed(chunk, self.language)), []
+            groups = terms_in(words, self._pieces(words)), ngrams_in(words, range(_NGRAM, _NGRAM + 1))
+            for half, group in enumerate(groups):
+                columns = (group.keys % np.uint64(HALF)).astype(np.int64) + half * HALF
+                found += [part.rows * NUM_COLUMNS + columns[part.features] for part in group.occurrences()]
+            ascending = np.sort(np.concatenate(found))
+            keys = ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]]
+            columns_of_chunks.append((keys % NUM_COLUMNS).astype(np.int32))
+            counts.append(np.bincount(keys // NUM_COLUMNS, minlength=len(chunk)))
+        return np.concatenate(columns_of_chunks), np.cumsum(np.concatenate(counts))
+
+    def _pieces(self, words: Words) -> Pieces:
+        """The parts of words, and the beginnings of both."""
+        parts = parts_of(words)
+        if not self.beginning:
+            return parts
+        owners = np.concatenate([np.arange(len(words.lengths)), parts.words])
+        starts = np.concatenate([words.starts, parts.starts])
+        lengths = np.concatenate([words.lengths, parts.lengths])
+        is_long = lengths > self.beginning
+        owners = np.concatenate([parts.words, owners[is_long]])
+        order = np.argsort(owners, kind="stable")
+        starts = np.concatenate([parts.starts, starts[is_long]])
+        lengths = np.concatenate([parts.lengths, np.full(int(is_long.sum()), self.beginning)])
+        return Pieces(owners[order], starts[order], lengths[order])
+
+
+READING = Reading()
+# What models read that were trained before long texts were read whole.
+OLD_READING = Reading(beginning=0, max_characters=2000)
+
+
+class WordMemory:
+    """The columns of words seen before: a few texts need less time than by array operations."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._columns: dict[str, tuple[int, ...]] = {}
+
+    def columns_of(self, texts: Sequence[str]) -> Columns:
+        """As `Reading.columns_of`: all features of a text are those of its words."""
+        words_of_texts = [words_in(text[: self._reading.max_characters]) for text in texts]
+        known = self._columns if len(self._columns) < _MAX_WORDS else {}
+        if new := [word for word in set().union(*words_of_texts) if word not in known]:
+            columns, starts = self._reading.columns_of(new)
+            parts = np.split(columns, starts[1:-1])
+            known.update((word, tuple(part.tolist())) for word, part in zip(new, parts, strict=True))
+            self._columns = known
+        rows = [sorted(set().union(*(known[word] for word in words))) for words in words_of_texts]
+        found = np.fromiter(chain.from_iterable(rows), dtype=np.int32)
+        return found, np.cumsum([0, *(len(row) for row in rows)])
