@@ -140,7 +140,9 @@ class Bench:
         done = self.folder / "task.json"
         if not done.exists():
             shutil.rmtree(self.data, ignore_errors=True)
-            command = (*UNIDEX, "convert", source, self.data, "--to", "xc-raw", "--text", text, "--json")
+            # The built-in set has one field alone.
+            fields = () if source == "hpo" else ("--text", text)
+            command = (*UNIDEX, "convert", source, self.data, "--to", "xc-raw", *fields, "--json")
             found = json.loads(self._run(command, "convert").output)
             link(self.data, self.folder / "train", _TRAIN_FILES)
             sizes = {key: value for key, value in found.items() if key.startswith("num_")}
