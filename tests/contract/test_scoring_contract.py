@@ -191,9 +191,12 @@ def fitted_trees(cell, model):
         features = {name: without_near_values(np.ravel(values)) for name, values in every.items()}
         features["frequency"] = features["frequency"].astype(np.int64)
         rng = np.random.default_rng(0)
-        signs = {name: -1 if name.endswith(("_gap", "_place")) or "length" in name else 1 for name in features}
+        # Lengths count more: they stand alone, while the other features are there up to three times.
+        weights = {
+            name: -3 if "length" in name else -1 if name.endswith(("_gap", "_place")) else 1 for name in features
+        }
         total = sum(
-            signs[name] * (values - values.mean()) / (values.std() + 1e-9) for name, values in features.items()
+            weights[name] * (values - values.mean()) / (values.std() + 1e-9) for name, values in features.items()
         ) + rng.standard_normal(len(features["frequency"]))
         rarity = Rarity.of("rare", 80, DATA.propensity)
         TREES[cell] = BoostedTrees.fit(features, total > np.quantile(total, 0.8), rarity)
