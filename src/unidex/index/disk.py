@@ -43,7 +43,7 @@ _MAX_HEADER = 128  # bytes of a saved array before its numbers
 class DiskSettings:
     """How the lists are searched and the vectors are stored."""
 
-    probes: int = 256  # lists searched per text; the switch between speed and recall
+    probes: int = 512  # lists searched per text; the switch between speed and recall
     candidates: int = 256  # labels per text whose vectors are scored, at least 6 per place
     numbers: str = "float32"  # of the stored vectors; float16 takes half the disk, and scores have three digits
 
