@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers_rows import Ordering, Row, Table
+from papers_rows import Row, Table, claims
 
 DEXML = (
     Table(
@@ -17,14 +17,14 @@ DEXML = (
             Row("soft top-100", "dexml-top100", paper=(52.34, 37.41, 93.72)),
         ),
         ("P@1", "P@5", "R@100", "PSP@1"),
-        (
-            Ordering("decoupled softmax has the best P@1", "P@1", "decoupled softmax", "softmax"),
-            Ordering("decoupled softmax is ahead of soft top-5 at 1", "P@1", "decoupled softmax", "soft top-5"),
-            Ordering("soft top-5 has the best P@5", "P@5", "soft top-5", "decoupled softmax"),
-            Ordering("soft top-100 has the best R@100", "R@100", "soft top-100", "decoupled softmax"),
-            Ordering("soft top-100 ruins P@1", "P@1", "softmax", "soft top-100"),
-            Ordering("BCE fails", "P@1", "softmax", "BCE"),
-        ),
+        claims("""
+            decoupled softmax has the best P@1: decoupled softmax > softmax | P@1
+            decoupled softmax is ahead of soft top-5 at 1: decoupled softmax > soft top-5 | P@1
+            soft top-5 has the best P@5: soft top-5 > decoupled softmax | P@5
+            soft top-100 has the best R@100: soft top-100 > decoupled softmax | R@100
+            soft top-100 ruins P@1: softmax > soft top-100 | P@1
+            BCE fails: softmax > BCE | P@1
+        """),
         "EURLex-4K",
         ("P@1", "P@5", "R@100"),
     ),
@@ -43,11 +43,11 @@ DEXML = (
             Row("all", "dexml", ("loss.dual=one-positive",), paper=(85.78, 50.53)),
         ),
         ("P@1", "P@5"),
-        (
-            Ordering("mined negatives help", "P@1", "1,000", "in-batch"),
-            Ordering("more of them help", "P@1", "4,000", "1,000"),
-            Ordering("all labels are better", "P@1", "all", "4,000"),
-        ),
+        claims("""
+            mined negatives help: 1,000 > in-batch | P@1
+            more of them help: 4,000 > 1,000 | P@1
+            all labels are better: all > 4,000 | P@1
+        """),
         "LF-Wikipedia-500K",
         ("P@1", "P@5"),
         ("pool", "steps", "CPU s"),

@@ -7,6 +7,7 @@ recipes have the papers' own settings. ``paper`` has the paper's figures in ``Ta
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 Settings = tuple[str, ...]
@@ -57,6 +58,20 @@ class Ordering:
     metric: str
     ahead: str
     behind: str
+
+
+def claims(text: str) -> tuple[Ordering, ...]:
+    """Orderings, a line each: what is claimed, the row ahead, the row behind, and the metrics in which it is.
+
+    >>> claims("more labels help: all > 1,000 | P@1 P@5")[1]
+    Ordering(claim='more labels help', metric='P@5', ahead='all', behind='1,000')
+    """
+    found = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        claim, rows, metrics = re.fullmatch(r"(.+?): (.+) \| (.+)", line).groups()
+        ahead, behind = rows.split(" > ")
+        found += [Ordering(claim, metric, ahead, behind) for metric in metrics.split()]
+    return tuple(found)
 
 
 @dataclass(frozen=True)

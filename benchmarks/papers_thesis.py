@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers_rows import FOUR, GANDALF, LF_131K, Ordering, Row, Settings, Table
+from papers_rows import FOUR, GANDALF, LF_131K, Ordering, Row, Settings, Table, claims
 
 
 def _points(recipe: str, variants: dict[str, tuple[Settings, tuple[float, ...]]]) -> tuple[Row, ...]:
@@ -31,13 +31,11 @@ def _systems() -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _gains(names: tuple[str, ...], metrics: tuple[str, ...] = ("P@1", "PSP@1")) -> tuple[Ordering, ...]:
-    return tuple(
-        Ordering(f"Gandalf helps {name}, at equal steps", metric, f"{name} + Gandalf, equal steps", name)
-        for name in names
-        for metric in metrics
-    )
-
+_GAINS = tuple(
+    Ordering(f"Gandalf helps {name}, at equal steps", metric, f"{name} + Gandalf, equal steps", name)
+    for name in ("astec", "decaf", "eclare", "inceptionxml", "inceptionxml-lf", "ngame + renee")
+    for metric in ("P@1", "PSP@1")
+)
 
 THESIS = (
     Table(
@@ -55,14 +53,13 @@ THESIS = (
             },
         ),
         (*FOUR, "coverage@1", "coverage@3", "coverage@5"),  # and table 1.4
-        (
-            Ordering("label texts help at as many points", "P@1", "U(D u Z, N)", "D"),
-            Ordering("label texts help at as many points", "PSP@5", "U(D u Z, N)", "D"),
-            Ordering("label texts alone are ahead on rare labels", "PSP@5", "Z", "D"),
-            Ordering("soft targets are ahead of one-hot ones", "P@1", "D u Z", "D u Z'"),
-            Ordering("Gandalf is ahead of GLaS", "P@1", "D u Z", "D u Z, GLaS"),
-            Ordering("more labels are predicted at all (table 1.4)", "coverage@5", "D u Z", "D"),
-        ),
+        claims("""
+            label texts help at as many points: U(D u Z, N) > D | P@1 PSP@5
+            label texts alone are ahead on rare labels: Z > D | PSP@5
+            soft targets are ahead of one-hot ones: D u Z > D u Z' | P@1
+            Gandalf is ahead of GLaS: D u Z > D u Z, GLaS | P@1
+            more labels are predicted at all (table 1.4): D u Z > D | coverage@5
+        """),
         LF_131K,
         FOUR,
     ),
@@ -71,19 +68,15 @@ THESIS = (
         "Systems with and without Gandalf; equal steps: fewer epochs over more points",
         _systems(),
         orderings=(
-            *_gains(("astec", "decaf", "eclare", "inceptionxml", "inceptionxml-lf")),
-            Ordering(
-                "Gandalf helps rare labels of Renee, at equal steps",
-                "PSP@1",
-                "ngame + renee + Gandalf, equal steps",
-                "ngame + renee",
-            ),
-            Ordering("label words in classifiers help", "P@1", "decaf", "astec"),
-            Ordering("the label graph helps", "P@1", "eclare", "decaf"),
-            Ordering("label words and graph help InceptionXML", "P@1", "inceptionxml-lf", "inceptionxml"),
-            Ordering("SiameseXML is ahead of Astec", "P@1", "siamesexml", "astec"),
-            Ordering("Astec with Gandalf is ahead of SiameseXML", "P@1", "astec + Gandalf", "siamesexml"),
-            Ordering("Renee on NGAME's encoder is ahead of Astec", "P@1", "ngame + renee", "astec"),
+            *_GAINS,
+            *claims("""
+                label words in classifiers help: decaf > astec | P@1
+                the label graph helps: eclare > decaf | P@1
+                label words and graph help InceptionXML: inceptionxml-lf > inceptionxml | P@1
+                SiameseXML is ahead of Astec: siamesexml > astec | P@1
+                Astec with Gandalf is ahead of SiameseXML: astec + Gandalf > siamesexml | P@1
+                Renee on NGAME's encoder is ahead of Astec: ngame + renee > astec | P@1
+            """),
         ),
         paper_set=LF_131K,
         paper_columns=FOUR,
@@ -101,11 +94,11 @@ THESIS = (
                 "Gandalf": ((GANDALF,), (43.52, 20.92, 36.96, 47.64)),
             },
         ),
-        orderings=(
-            Ordering("Label-MixUp helps", "P@1", "Label-MixUp", "plain"),
-            Ordering("synonyms do not help", "P@1", "plain", "synonyms (wordllama)"),
-            Ordering("Gandalf is ahead of Label-MixUp", "P@1", "Gandalf", "Label-MixUp"),
-        ),
+        orderings=claims("""
+            Label-MixUp helps: Label-MixUp > plain | P@1
+            synonyms do not help: plain > synonyms (wordllama) | P@1
+            Gandalf is ahead of Label-MixUp: Gandalf > Label-MixUp | P@1
+        """),
         paper_set=LF_131K,
         paper_columns=FOUR,
     ),
@@ -136,11 +129,11 @@ THESIS = (
                 paper=(41.73, 20.18, 37.01, 46.67),
             ),
         ),
-        orderings=(
-            Ordering("co-occurrence is ahead of walks", "P@1", "+ Gandalf, co-occurrence", "+ Gandalf, random walks"),
-            Ordering("delta 0.1 is ahead of 0", "P@1", "lf + Gandalf, delta 0.1", "lf + Gandalf, delta 0"),
-            Ordering("delta 0.1 is ahead of 0.2", "P@1", "lf + Gandalf, delta 0.1", "lf + Gandalf, delta 0.2"),
-        ),
+        orderings=claims("""
+            co-occurrence is ahead of walks: + Gandalf, co-occurrence > + Gandalf, random walks | P@1
+            delta 0.1 is ahead of 0: lf + Gandalf, delta 0.1 > lf + Gandalf, delta 0 | P@1
+            delta 0.1 is ahead of 0.2: lf + Gandalf, delta 0.1 > lf + Gandalf, delta 0.2 | P@1
+        """),
         paper_set=LF_131K,
         paper_columns=FOUR,
     ),
@@ -163,27 +156,29 @@ THESIS = (
             for epochs in (2, 4, 8)
         ),
         ("P@1", "PSP@5"),
-        (Ordering("Gandalf is ahead from the start", "P@1", "D u Z, 2 epochs", "D, 4 epochs"),),
+        claims("Gandalf is ahead from the start: D u Z, 2 epochs > D, 4 epochs | P@1"),
     ),
     Table(
         "thesis-fig-1.4cd",
         "Label texts of a part of the labels, drawn at random or rare labels first",
-        tuple(
-            Row(
-                f"{pick} {share}%",
-                "inceptionxml",
-                (GANDALF, f"augment.label_share={share / 100}", f"augment.pick={pick}") if share else (),
-            )
-            for pick in ("random", "tail-first")
-            for share in (0, 25, 50, 75, 100)
-            if share not in (0, 100) or pick == "random"
+        (
+            Row("0%", "inceptionxml"),
+            *(
+                Row(
+                    f"{pick} {share}%",
+                    "inceptionxml",
+                    (GANDALF, f"augment.label_share={share / 100}", f"augment.pick={pick}"),
+                )
+                for pick in ("random", "tail-first")
+                for share in (25, 50, 75)
+            ),
+            Row("100%", "inceptionxml", (GANDALF,)),
         ),
         ("P@1", "PSP@5"),
-        (
-            Ordering("more labels are better", "P@1", "random 100%", "random 25%"),
-            Ordering("rare labels first are better", "P@1", "tail-first 25%", "random 25%"),
-            Ordering("rare labels first are better", "PSP@5", "tail-first 25%", "random 25%"),
-            Ordering("rare labels first are better", "PSP@5", "tail-first 75%", "random 75%"),
-        ),
+        claims("""
+            more labels are better: 100% > random 25% | P@1
+            rare labels first are better: tail-first 25% > random 25% | P@1 PSP@5
+            rare labels first are better: tail-first 75% > random 75% | PSP@5
+        """),
     ),
 )

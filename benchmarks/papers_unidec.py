@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers_rows import FOUR, LF_13M, Ordering, Row, Settings, Table
+from papers_rows import FOUR, LF_13M, Row, Settings, Table, claims
 
 _SC = ("loss.dual=supcon", "loss.classifier=supcon")
 _BCE = "loss.classifier_bce=1.0"
@@ -80,17 +80,17 @@ UNIDEC = (
             Row("ngame", "ngame", mode="both", paper=(54.69, 42.80, 28.23, 34.48)),
             Row("unidec", "unidec", mode="both", paper=(57.41, 45.89, 30.10, 36.78)),
         ),
-        orderings=(
-            Ordering("ANCE is ahead of DPR", "P@1", "ance", "dpr"),
-            Ordering("NGAME is ahead of GraphSAGE", "P@1", "ngame, dual head", "graphsage"),
-            Ordering("DEPSL is ahead of NGAME's dual encoder", "P@1", "depsl", "ngame, dual head"),
-            Ordering("DEPSL is ahead of ANCE", "P@1", "depsl", "ance"),
-            Ordering("UniDEC is ahead of NGAME", "P@1", "unidec", "ngame"),
-            Ordering("UniDEC is ahead of NGAME on rare labels", "PSP@1", "unidec", "ngame"),
-            Ordering("UniDEC is ahead of SiameseXML", "P@1", "unidec", "siamesexml"),
-            Ordering("UniDEC is ahead of CascadeXML on rare labels", "PSP@1", "unidec", "cascadexml"),
-            Ordering("classifiers help NGAME", "P@1", "ngame", "ngame, dual head"),
-        ),
+        orderings=claims("""
+            ANCE is ahead of DPR: ance > dpr | P@1
+            NGAME is ahead of GraphSAGE: ngame, dual head > graphsage | P@1
+            DEPSL is ahead of NGAME's dual encoder: depsl > ngame, dual head | P@1
+            DEPSL is ahead of ANCE: depsl > ance | P@1
+            UniDEC is ahead of NGAME: unidec > ngame | P@1
+            UniDEC is ahead of NGAME on rare labels: unidec > ngame | PSP@1
+            UniDEC is ahead of SiameseXML: unidec > siamesexml | P@1
+            UniDEC is ahead of CascadeXML on rare labels: unidec > cascadexml | PSP@1
+            classifiers help NGAME: ngame > ngame, dual head | P@1
+        """),
         paper_set=LF_13M,
         paper_columns=FOUR,
     ),
@@ -107,11 +107,11 @@ UNIDEC = (
             Row("unidec", "unidec", _UNIDEC, "both"),
             Row("unidec, classifier head", "unidec", _UNIDEC, "classifier"),
         ),
-        orderings=(
-            Ordering("ANCE is ahead of DPR", "P@1", "ance", "dpr"),
-            Ordering("DEPSL is ahead of NGAME's dual encoder", "P@1", "depsl", "ngame, dual head"),
-            Ordering("UniDEC is ahead of NGAME", "P@1", "unidec", "ngame"),
-        ),
+        orderings=claims("""
+            ANCE is ahead of DPR: ance > dpr | P@1
+            DEPSL is ahead of NGAME's dual encoder: depsl > ngame, dual head | P@1
+            UniDEC is ahead of NGAME: unidec > ngame | P@1
+        """),
     ),
     Table(
         "unidec-2.3",
@@ -130,13 +130,13 @@ UNIDEC = (
             Row("dexml, all labels", "dexml", paper=(58.40, 45.46, 31.36, 36.58)),
         ),
         FOUR,
-        (
-            Ordering("a larger pool is better", "P@1", "dexml, pool of 4,000", "dexml, pool of 512"),
-            Ordering("all labels are better", "P@1", "dexml, all labels", "dexml, pool of 4,000"),
-            Ordering("DEPSL is ahead of DEXML on a small pool", "P@1", "depsl", "dexml, pool of 512"),
-            Ordering("UniDEC is ahead of Renee", "P@1", "unidec", "renee"),
-            Ordering("UniDEC is ahead of Renee on rare labels", "PSP@1", "unidec", "renee"),
-        ),
+        claims("""
+            a larger pool is better: dexml, pool of 4,000 > dexml, pool of 512 | P@1
+            all labels are better: dexml, all labels > dexml, pool of 4,000 | P@1
+            DEPSL is ahead of DEXML on a small pool: depsl > dexml, pool of 512 | P@1
+            UniDEC is ahead of Renee: unidec > renee | P@1
+            UniDEC is ahead of Renee on rare labels: unidec > renee | PSP@1
+        """),
         LF_13M,
         FOUR,
         ("batch", "pool", "steps", "CPU s", "MB"),
@@ -146,32 +146,16 @@ UNIDEC = (
         "Losses of dual encoder and classifier in UniDEC, and each head alone",
         tuple(row for name, (settings, figures) in _LOSS_PAIRS.items() for row in _by_head(name, settings, figures)),
         (*FOUR, "R@10"),
-        (
-            Ordering("decoupled softmax is ahead of SupCon", "P@1", "decoupled / decoupled", "SupCon / SupCon"),
-            Ordering("decoupled softmax is ahead of SupCon", "P@5", "decoupled / decoupled", "SupCon / SupCon"),
-            Ordering("decoupled softmax is ahead of SupCon", "PSP@1", "decoupled / decoupled", "SupCon / SupCon"),
-            Ordering(
-                "the same in the dual head", "P@1", "decoupled / decoupled, dual head", "SupCon / SupCon, dual head"
-            ),
-            Ordering(
-                "SupCon is ahead in the classifier head",
-                "P@1",
-                "SupCon / SupCon, classifier head",
-                "decoupled / decoupled, classifier head",
-            ),
-            Ordering("BCE beside it raises P", "P@1", "decoupled / decoupled + BCE", "decoupled / decoupled"),
-            Ordering("and lowers PSP", "PSP@1", "decoupled / decoupled", "decoupled / decoupled + BCE"),
-            Ordering("BCE alone is worse than decoupled softmax", "P@1", "decoupled / decoupled", "decoupled / BCE"),
-            Ordering(
-                "both heads beat the dual head", "P@1", "decoupled / decoupled", "decoupled / decoupled, dual head"
-            ),
-            Ordering(
-                "both heads beat the classifier head",
-                "P@1",
-                "decoupled / decoupled",
-                "decoupled / decoupled, classifier head",
-            ),
-        ),
+        claims("""
+            decoupled softmax is ahead of SupCon: decoupled / decoupled > SupCon / SupCon | P@1 P@5 PSP@1
+            the same in the dual head: decoupled / decoupled, dual head > SupCon / SupCon, dual head | P@1
+            not with classifiers: SupCon / SupCon, classifier head > decoupled / decoupled, classifier head | P@1
+            BCE beside it raises P: decoupled / decoupled + BCE > decoupled / decoupled | P@1
+            and lowers PSP: decoupled / decoupled > decoupled / decoupled + BCE | PSP@1
+            BCE alone is worse than decoupled softmax: decoupled / decoupled > decoupled / BCE | P@1
+            both heads beat the dual head: decoupled / decoupled > decoupled / decoupled, dual head | P@1
+            both heads beat the classifier head: decoupled / decoupled > decoupled / decoupled, classifier head | P@1
+        """),
         LF_13M,
         FOUR,
     ),
@@ -189,16 +173,14 @@ UNIDEC = (
             for prior in (0, 0.02, 0.04)
         ),
         FOUR,
-        (
-            Ordering("decoupled softmax is ahead, no prior", "P@1", "decoupled, prior 0", "SupCon, prior 0"),
-            Ordering(
-                "decoupled softmax is ahead, both with a prior", "P@1", "decoupled, prior 0.02", "SupCon, prior 0.02"
-            ),
-            Ordering("a small prior helps decoupled softmax", "P@1", "decoupled, prior 0.02", "decoupled, prior 0"),
-            Ordering("a larger one too", "P@1", "decoupled, prior 0.04", "decoupled, prior 0"),
-            Ordering("a small prior helps SupCon", "P@1", "SupCon, prior 0.02", "SupCon, prior 0"),
-            Ordering("a larger one too", "P@1", "SupCon, prior 0.04", "SupCon, prior 0"),
-        ),
+        claims("""
+            decoupled softmax is ahead, no prior: decoupled, prior 0 > SupCon, prior 0 | P@1
+            decoupled softmax is ahead, both with a prior: decoupled, prior 0.02 > SupCon, prior 0.02 | P@1
+            a small prior helps decoupled softmax: decoupled, prior 0.02 > decoupled, prior 0 | P@1
+            a larger one too: decoupled, prior 0.04 > decoupled, prior 0 | P@1
+            a small prior helps SupCon: SupCon, prior 0.02 > SupCon, prior 0 | P@1
+            a larger one too: SupCon, prior 0.04 > SupCon, prior 0 | P@1
+        """),
     ),
     Table(
         "unidec-2.5",
@@ -222,17 +204,12 @@ UNIDEC = (
             ),
         ),
         (*FOUR, "R@10"),
-        (
-            Ordering("hard negatives raise P", "P@1", "with", "without"),
-            Ordering("hard negatives lower PSP", "PSP@1", "without", "with"),
-            Ordering("clustered batches help", "P@1", "with", "random batches"),
-            Ordering(
-                "some labels are better than one (PSL, POL)", "P@1", "with", "one positive (POL) on the same pool"
-            ),
-            Ordering(
-                "some labels are better than one (PSL, POL)", "PSP@1", "with", "one positive (POL) on the same pool"
-            ),
-        ),
+        claims("""
+            hard negatives raise P: with > without | P@1
+            hard negatives lower PSP: without > with | PSP@1
+            clustered batches help: with > random batches | P@1
+            some labels are better than one (PSL, POL): with > one positive (POL) on the same pool | P@1 PSP@1
+        """),
         LF_13M,
         FOUR,
     ),
@@ -253,13 +230,13 @@ UNIDEC = (
             Row("UniDEC, decoupled, symmetric", "unidec", (), "both"),
         ),
         FOUR,
-        (
-            Ordering("symmetric costs P on short texts", "P@1", "decoupled", "decoupled, symmetric"),
-            Ordering("and raises PSP", "PSP@1", "decoupled, symmetric", "decoupled"),
-            Ordering("symmetric raises PSP with SupCon", "PSP@1", "SupCon, symmetric", "SupCon"),
-            Ordering("decoupled is ahead of SupCon", "P@1", "decoupled", "SupCon"),
-            Ordering("decoupled is ahead of SupCon, symmetric", "P@1", "decoupled, symmetric", "SupCon, symmetric"),
-        ),
+        claims("""
+            symmetric costs P on short texts: decoupled > decoupled, symmetric | P@1
+            and raises PSP: decoupled, symmetric > decoupled | PSP@1
+            symmetric raises PSP with SupCon: SupCon, symmetric > SupCon | PSP@1
+            decoupled is ahead of SupCon: decoupled > SupCon | P@1
+            decoupled is ahead of SupCon, symmetric: decoupled, symmetric > SupCon, symmetric | P@1
+        """),
         LF_13M,
         FOUR,
     ),
@@ -272,11 +249,11 @@ UNIDEC = (
             Row("depsl", "depsl", ("encoder.dim=64",), paper=(87.33, 74.63, 66.44)),
         ),
         ("P@1", "P@3", "P@5", "R@10"),
-        (
-            Ordering("DEPSL is ahead of NGAME", "P@1", "depsl", "ngame, dual head"),
-            Ordering("DEPSL is ahead of SimCSE", "P@1", "depsl", "simcse"),
-            Ordering("SimCSE is ahead of NGAME at 5", "P@5", "simcse", "ngame, dual head"),
-        ),
+        claims("""
+            DEPSL is ahead of NGAME: depsl > ngame, dual head | P@1
+            DEPSL is ahead of SimCSE: depsl > simcse | P@1
+            SimCSE is ahead of NGAME at 5: simcse > ngame, dual head | P@5
+        """),
         "Query2Bid-450M",
         ("P@1", "P@3", "P@5"),
     ),
@@ -294,10 +271,10 @@ UNIDEC = (
             for eta in (0, 6)
         ),
         ("P@1", "PSP@1"),
-        (
-            Ordering("more drawn positives, more in the pool", "positives", "beta 3, eta 0", "beta 1, eta 0"),
-            Ordering("hard negatives bring further positives", "positives", "beta 1, eta 6", "beta 1, eta 0"),
-        ),
+        claims("""
+            more drawn positives, more in the pool: beta 3, eta 0 > beta 1, eta 0 | positives
+            hard negatives bring further positives: beta 1, eta 6 > beta 1, eta 0 | positives
+        """),
         facts=("positives", "pool", "CPU s"),
     ),
 )
