@@ -15,7 +15,7 @@ from unidex.data.dataset import Split
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
 from unidex.scoring import boosted_trees
-from unidex.training import validation
+from unidex.training import ranker_fit
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.train import train
 
@@ -67,7 +67,7 @@ def main() -> None:
         # One thing at a time: what is tried beside the recipe is switched off unless it is the variant.
         settings = ["pool.try_hard_negatives=0", "augment.method=none", *VARIANTS[name]]
         left_out = LEFT_OUT.get(name, ())
-        validation.feature_names = lambda layout, parts=left_out, **more: tuple(
+        ranker_fit.feature_names = lambda layout, parts=left_out, **more: tuple(
             feature
             for feature in boosted_trees.feature_names(layout, **more)
             if not any(part in feature for part in parts)

@@ -8,8 +8,8 @@ import pytest
 
 from helpers import warm_start
 from helpers.waits import PATIENCE, wait_until
-from unidex.training.loop import TrainingStoppedError
 from unidex.training.optimisers import Optimisers
+from unidex.training.stop_signals import TrainingStoppedError
 from unidex.verbs.train import train
 
 

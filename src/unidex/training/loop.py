@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import logging
 import math
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from torch import Tensor
 
 from unidex import progress
@@ -30,13 +25,13 @@ from unidex.errors import UnidexError
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable
 from unidex.scoring.network_metrics import metric_value
-from unidex.storage.disk_errors import writing
-from unidex.storage.tensors import save_tensors
 from unidex.training import checkpoint
 from unidex.training.frozen import freeze
 from unidex.training.log import TrainingLog
+from unidex.training.network_state import State, copied_network, load_network, network_state, part
 from unidex.training.optimisers import Optimisers
 from unidex.training.step import Step
+from unidex.training.stop_signals import StopSignals, TrainingStoppedError
 from unidex.training.training_set import STEP, Batching, TrainingSet
 
 logger = logging.getLogger(__name__)
@@ -44,16 +39,8 @@ logger = logging.getLogger(__name__)
 Ids = NDArray[np.int64]
 
 _LOG_EVERY = 10
-# Bytes of a network whose copy is kept in memory; the copy of a larger one is kept in a file.
-MAX_COPY = 1 << 28
 # Attributes of a trainer that a checkpoint keeps.
 _PROGRESS = ("epoch", "batch", "step", "total", "best_epoch", "validations_without_gain")
-
-
-class TrainingStoppedError(UnidexError):
-    """A signal asked the run to end; the checkpoint is written."""
-
-    exit_code = 130
 
 
 class Trainer:
@@ -88,9 +75,9 @@ class Trainer:
         self.optimisers = Optimisers(self._stepped, config, self.num_steps, processes)
         self._take_step = Step(self._stepped, data, config, processes, self._move_rows)
         self.epoch = self.batch = self.step = self.best_epoch = self.validations_without_gain = 0
-        self._best: dict[str, Tensor] | None = None
+        self._best: State | None = None
         self._best_value = -math.inf
-        self._is_stopping = False
+        self._signals = StopSignals()
         self._log = TrainingLog(folder if processes.is_first else None, config.train.epochs)
         self._seen = 0
         self.total = 0.0  # of the losses of the epoch so far, as of the last checkpoint
@@ -103,7 +90,10 @@ class Trainer:
         if resume:
             self._resume()
         epochs, patience = self.config.train.epochs, self.config.train.patience or math.inf
-        with self._listening(), progress.task("training", self.num_steps, unit="steps", fills_phase=True) as advance:
+        with (
+            self._signals.listening(),
+            progress.task("training", self.num_steps, unit="steps", fills_phase=True) as advance,
+        ):
             advance(self.step)
             if self.step == 0:
                 self._validate_before()
@@ -117,7 +107,7 @@ class Trainer:
             # A run that is resumed in the next phase does not train this one again.
             self._save_checkpoint()
         if self._best is not None:
-            self._load_network(self._best)
+            load_network(self.network, self._best)
         seconds = time.monotonic() - started
         self._tell_end(seconds)
         return {
@@ -173,27 +163,6 @@ class Trainer:
                 rates,
             )
 
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM as a wish to stop after the step under way; a second one interrupts at once."""
-        before = {}
-        try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                before[number] = signal.signal(number, self._note)
-        except ValueError:
-            # Only the main thread may listen; elsewhere the caller's own handling stays.
-            before = {}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._is_stopping:
-            raise KeyboardInterrupt
-        self._is_stopping = True
-
     def _is_checkpoint_due(self) -> bool:
         return self.step % self.config.train.checkpoint_every == 0
 
@@ -213,7 +182,7 @@ class Trainer:
                 self._check(total)
                 speed = (self._seen - texts_before) / max(time.monotonic() - started, 1e-9)
                 advance(0, f"epoch {self.epoch + 1}, {speed:,.0f} texts/s")
-            stopping = self.processes.any(self._is_stopping)
+            stopping = self.processes.any(self._signals.is_stopping)
             # At the end of an epoch, validation comes first.
             if stopping or (self._is_checkpoint_due() and self.batch < len(batches)):
                 self._check(total)
@@ -276,41 +245,22 @@ class Trainer:
             self._best = self._copied_network()
             self._best_value, self.best_epoch = value, self.epoch
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> State:
         """A copy of the network and the state of its optimisers."""
         return {name: tensor.clone() for name, tensor in self._state().items()}
 
-    def restore(self, state: dict[str, Tensor]) -> None:
+    def restore(self, state: State) -> None:
         """Take what ``state`` has copied."""
-        self._load_network(state)
-        self.optimisers.load(_part(state, "optimiser."))
+        load_network(self.network, state)
+        self.optimisers.load(part(state, "optimiser."))
 
-    def _state(self) -> dict[str, Tensor]:
+    def _state(self) -> State:
         optimisers = {f"optimiser.{name}": tensor for name, tensor in self.optimisers.state().items()}
-        return self._network_state() | optimisers
+        return network_state(self.network) | optimisers
 
-    def _network_state(self) -> dict[str, Tensor]:
-        state = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
-        return state | {f"table.{name}": table.weight for name, table in self.network.tables().items()}
-
-    def _copied_network(self) -> dict[str, Tensor]:
-        """A copy of the network as it is now: in memory, or mapped from a file where it is large."""
-        state = self._network_state()
-        size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
-        if self.folder is None or size <= MAX_COPY:
-            return {name: tensor.clone() for name, tensor in state.items()}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = self.folder / f"best-{self.processes.rank}.safetensors"
-        # A new file: the copy before it may still be mapped.
-        file.unlink(missing_ok=True)
-        with writing(file):
-            save_tensors(state, file)
-        return load_file(file, device=str(self.network.device))
-
-    def _load_network(self, state: dict[str, Tensor]) -> None:
-        self.network.load_state_dict(_part(state, "network."))
-        for name, table in self.network.tables().items():
-            table.weight.copy_(state[f"table.{name}"])
+    def _copied_network(self) -> State:
+        file = None if self.folder is None else self.folder / f"best-{self.processes.rank}.safetensors"
+        return copied_network(self.network, file)
 
     def _save_checkpoint(self) -> None:
         if self.folder is None:
@@ -346,7 +296,7 @@ class Trainer:
                 "use the same ones, or delete the folder and train without --resume"
             )
         self.restore(tensors)
-        self._best = _part(tensors, "best.") or None
+        self._best = part(tensors, "best.") or None
         self._best_value = -math.inf if state["best_value"] is None else state["best_value"]
         for name in _PROGRESS:
             setattr(self, name, state[name])
@@ -356,7 +306,3 @@ class Trainer:
         self._batching.load(tensors)
         self._log.keep_until(self.step)
         logger.info("Resumed at step %d of %d.", self.step, self.num_steps)
-
-
-def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

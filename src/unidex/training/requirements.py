@@ -17,7 +17,7 @@ from unidex.index.disk_lists import num_lists
 from unidex.scoring.computed_rows import STREAMED_ABOVE
 from unidex.scoring.label_index import chosen_kind
 from unidex.scoring.nearest_texts import EXACT_UP_TO
-from unidex.training.loop import MAX_COPY
+from unidex.training.network_state import MAX_COPY
 from unidex.training.run_sizes import Sizes
 from unidex.training.sizes import batch_size_for
 from unidex.training.timetable import FINISH, FIT, INDEX, PREPARE, TEST, TRAIN, TRIAL

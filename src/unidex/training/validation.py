@@ -20,28 +20,24 @@ from unidex.errors import UnidexError
 from unidex.features.known_words import KnownWords
 from unidex.metrics.evaluation import places_needed
 from unidex.nn.network import Network
-from unidex.scoring.boosted_trees import BoostedTrees, BoostedTreesRanker, feature_names
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.calibration_fit import MIN_TEXTS, Places, fit_calibration
 from unidex.scoring.calibration_fit import PLACES as CALIBRATED_PLACES
 from unidex.scoring.computed_rows import TextRows
-from unidex.scoring.decision_tree import FEATURES as TREE_FEATURES
-from unidex.scoring.decision_tree import DecisionTreeFusion, DecisionTreeRanker
 from unidex.scoring.fusion import FUSIONS, KNN_WEIGHTS, LABEL_PRIORS, best_weights
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import EVEN, Layout, Weights
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.lexical_columns import READING, Reading
-from unidex.scoring.linear_ranker import LinearRanker, LinearWeights
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
 from unidex.scoring.queries import Queries
-from unidex.scoring.rankers import CandidateCounts, Candidates, Rarity, WeightedSum, added_weights, part_names
+from unidex.scoring.rankers import CandidateCounts, WeightedSum, part_names
 from unidex.scoring.scorer import FittedRanker, LabelFrequencies, Scorer
-from unidex.sparse_rows import contains
-from unidex.topk import PADDING, TopK
+from unidex.topk import TopK
 from unidex.training.chosen_rows import chosen
 from unidex.training.pretrained_vectors import PretrainedVectors
+from unidex.training.ranker_fit import fit_ranker
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +47,6 @@ MAX_TEXTS = 8000
 CHOICE_TEXTS, EPOCH_TEXTS = 3000, 800
 # Labels per text among which weights are chosen.
 _CANDIDATES = 64
-# With fewer validation texts, weights of a few features are fitted in place of trees.
-_MIN_TREES = 200
 # The vectors of a frozen encoder cost a pass per text in prediction: they must raise the metric by this share.
 _PRETRAINED_GAIN = 0.005
 # Of few texts up to a quarter is held out, to have this many.
@@ -246,50 +240,23 @@ class Validation:
         return ranker, self._calibration(network, found)
 
     def _fitted_ranker(self, scorer: Scorer, network: Network, config: Config) -> tuple[FittedRanker, TopK]:
-        """A ranker of all parts of a scorer, and its predictions for the held-out texts.
+        """A ranker of all parts of a scorer, and its predictions for the texts of the split."""
 
-        Each half of the texts is predicted by a ranker that was fitted to the other half.
-        """
-        predict, num_train, propensity = config.predict, len(self.dataset.train), self.dataset.propensity
-        has_frozen = scorer.pretrained is not None
-        rarity = Rarity.of(predict.favour, num_train, propensity)
-        linear = LinearWeights.prior(scorer.layout, rarity, pretrained=has_frozen)
-        few = len(self.split) < _MIN_TREES
-        fitted_to, prepared = self.held_out.take(self.answered), self.texts
-        answered = np.arange(len(fitted_to))
-        if predict.rank == "decision-tree":
-            names, counts = (*TREE_FEATURES, *added_weights(scorer.layout.weights)), DecisionTreeRanker.counts
-        elif few:
-            # Most labels of few texts are new to the others: those texts count that have nothing else.
-            fitted_to, prepared, answered = self.held_out, self.held_out_texts, self.answered
-            names, counts = linear.ranker(scorer.layout).features, LinearRanker.counts
-            found_few = (len(linear.weights), len(self.split), _MIN_TREES)
-            logger.info("The ranker has weights of %d features: %d held-out texts are few (trees need %d).", *found_few)
-        else:
-            names, counts = feature_names(scorer.layout, pretrained=has_frozen), BoostedTreesRanker.counts
-        # Labels that only these texts have show the ranker what it may expect of labels without training texts.
-        candidates = scorer.candidates(self._queries(scorer, network, prepared, fitted_to), counts, names)
-        ids_NK = candidates.ids_NK
-        hits_NK = contains(fitted_to.positives, ids_NK)
-        counts_NK = (ids_NK >= 0) & ~contains(fitted_to.filter_pairs, ids_NK)
+        def queries_of(rows: NDArray[np.int64]) -> Queries:
+            return scorer.queries(
+                network.text_vectors(self.held_out_texts[rows], self.processes), self.held_out.take(rows).texts
+            )
 
-        def fit(chosen_N: NDArray[np.bool_]) -> FittedRanker:
-            pairs = counts_NK & chosen_N[:, None]
-            if predict.rank == "learned" and few:
-                return linear.fit(candidates.features, hits_NK, pairs)
-            features, hits = {name: values[pairs] for name, values in candidates.features.items()}, hits_NK[pairs]
-            if predict.rank == "learned":
-                return BoostedTrees.fit(features, hits, rarity)
-            weight = predict.decision_tree_weight
-            return DecisionTreeFusion.fit(features, hits, weight=weight, num_train=num_train, propensity=propensity)
-
-        known = Candidates(np.where(np.isin(ids_NK, self.forbidden), PADDING, ids_NK), candidates.features)
-        half_N = np.arange(len(fitted_to)) % 2 == 0
-        found = TopK(np.full_like(ids_NK, PADDING), np.full(ids_NK.shape, -np.inf, dtype=np.float32))
-        for chosen_N in (half_N, ~half_N) if len(fitted_to) > 1 else ():
-            best = fit(~chosen_N).ranker(scorer.layout).rank(known.take(chosen_N), ids_NK.shape[1])
-            found.ids[chosen_N], found.scores[chosen_N] = best.ids, best.scores
-        return fit(np.ones(len(fitted_to), dtype=bool)), TopK(found.ids[answered], found.scores[answered])
+        return fit_ranker(
+            scorer,
+            config.predict,
+            self.held_out,
+            queries_of,
+            answered=self.answered,
+            forbidden=self.forbidden,
+            num_train=len(self.dataset.train),
+            propensity=self.dataset.propensity,
+        )
 
     def _calibration(self, network: Network, found: TopK) -> Calibration | None:
         """Probabilities fitted to predictions for the held-out texts; None where texts are too few."""

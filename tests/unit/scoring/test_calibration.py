@@ -30,7 +30,8 @@ from unidex.model.model import Model
 from unidex.scoring.calibration import FEATURES, Calibration, fit_logistic, fit_table, place_features
 from unidex.scoring.calibration_fit import MIN_TEXTS, PLACES, SHOWN, Places, fit_calibration
 from unidex.topk import TopK
-from unidex.training.loop import Trainer, TrainingStoppedError
+from unidex.training.loop import Trainer
+from unidex.training.stop_signals import TrainingStoppedError
 from unidex.training.validation import Validation
 from unidex.verbs.calibrate import calibrate
 from unidex.verbs.evaluate import evaluate

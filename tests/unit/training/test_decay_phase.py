@@ -19,8 +19,9 @@ from unidex.distributed import ALONE
 from unidex.encoders.registry import build_encoder
 from unidex.model.model import Model
 from unidex.nn.assembly import build_network
-from unidex.training.loop import Trainer, TrainingStoppedError
+from unidex.training.loop import Trainer
 from unidex.training.optimisers import Optimisers
+from unidex.training.stop_signals import TrainingStoppedError
 from unidex.training.training_set import Batching, TrainingSet
 from unidex.training.validation import Validation
 from unidex.verbs.train import train

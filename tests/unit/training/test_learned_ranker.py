@@ -20,8 +20,9 @@ from unidex.model.model import Model
 from unidex.scoring.boosted_trees import BoostedTrees, feature_names
 from unidex.scoring.linear_ranker import LinearWeights
 from unidex.scoring.rankers import POWERS
-from unidex.training.loop import Trainer, TrainingStoppedError
+from unidex.training.loop import Trainer
 from unidex.training.phases import METRICS, with_metric
+from unidex.training.stop_signals import TrainingStoppedError
 from unidex.verbs.train import train
 
 UNSEEN = 199

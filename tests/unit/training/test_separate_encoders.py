@@ -20,7 +20,7 @@ from unidex.nn.initialisation import classifiers_from_label_texts
 from unidex.nn.network import Network
 from unidex.nn.row_table import merged
 from unidex.pools.pool import make_batch
-from unidex.training.loop import TrainingStoppedError
+from unidex.training.stop_signals import TrainingStoppedError
 from unidex.training.training_set import Batching
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.train import train

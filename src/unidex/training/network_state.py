@@ -1,0 +1,48 @@
+"""The parameters of a network as tensors by name: its modules and its row tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from unidex.nn.network import Network
+from unidex.storage.disk_errors import writing
+from unidex.storage.tensors import save_tensors
+
+# Bytes of a network whose copy is kept in memory; the copy of a larger one is kept in a file.
+MAX_COPY = 1 << 28
+State = dict[str, Tensor]
+
+
+def network_state(network: Network) -> State:
+    """The parameters themselves, not a copy."""
+    state = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
+    return state | {f"table.{name}": table.weight for name, table in network.tables().items()}
+
+
+def load_network(network: Network, state: State) -> None:
+    """Take the parameters of a state."""
+    network.load_state_dict(part(state, "network."))
+    for name, table in network.tables().items():
+        table.weight.copy_(state[f"table.{name}"])
+
+
+def copied_network(network: Network, file: Path | None) -> State:
+    """A copy of the network as it is now: in memory, or mapped from the file where it is large and there is one."""
+    state = network_state(network)
+    size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+    if file is None or size <= MAX_COPY:
+        return {name: tensor.clone() for name, tensor in state.items()}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # A new file: the copy before it may still be mapped.
+    file.unlink(missing_ok=True)
+    with writing(file):
+        save_tensors(state, file)
+    return load_file(file, device=str(network.device))
+
+
+def part(tensors: State, prefix: str) -> State:
+    """The tensors whose names have a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
