@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, overload
 
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from unidex.errors import DataError
 from unidex.storage.mapped import read_array
+
+_TEXTS_AT_ONCE = 1 << 16
 
 
 class Texts(Sequence[str]):
@@ -30,14 +33,15 @@ class Texts(Sequence[str]):
     def __init__(
         self,
         block: NDArray[np.uint8],
-        starts: NDArray[np.int64],
+        starts: NDArray[np.int64] | None,
         ends: NDArray[np.int64],
         title_bytes: NDArray[np.int32] | None = None,
     ) -> None:
         self._block = _frozen(block)
         self._distinct = False
         self._view = memoryview(self._block)  # type: ignore[arg-type]  # an array is a buffer
-        self._starts = _frozen(starts)
+        # None: the texts of the whole block, each starting where the one before ends.
+        self._starts = None if starts is None else _frozen(starts)
         self._ends = _frozen(ends)
         self._title_bytes = None if title_bytes is None else _frozen(title_bytes)
 
@@ -66,7 +70,7 @@ class Texts(Sequence[str]):
         return cls(np.empty(0, dtype=np.uint8), zeros, zeros)
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return len(self._ends)
 
     @overload
     def __getitem__(self, at: int) -> str: ...
@@ -75,25 +79,56 @@ class Texts(Sequence[str]):
     def __getitem__(self, at: int | slice) -> str | Texts:
         if isinstance(at, slice):
             return self._pick(at)
+        ends, starts = self._ends, self._starts
+        end = ends[at]
+        start = starts[at] if starts is not None else ends[at - 1] if at % len(ends) else 0
         try:
-            return str(self._view[self._starts[at] : self._ends[at]], "utf-8")
+            return str(self._view[start:end], "utf-8")
         except UnicodeDecodeError:
             raise self._damaged() from None
 
     def __iter__(self) -> Iterator[str]:
         view = self._view
         try:
-            for start, end in zip(self._starts.tolist(), self._ends.tolist(), strict=True):
+            for start, end in self._places():
                 yield str(view[start:end], "utf-8")
         except UnicodeDecodeError:
             raise self._damaged() from None
+
+    def encoded(self) -> Iterator[memoryview]:
+        """The UTF-8 bytes of each text."""
+        view = self._view
+        for start, end in self._places():
+            yield view[start:end]
+
+    def _places(self) -> Iterator[tuple[int, int]]:
+        """Start and end of each text; as Python's numbers, of one block of texts at a time."""
+        for rows in self._blocks():
+            yield from zip(self._starts_of(rows).tolist(), self._ends[rows].tolist(), strict=True)
+
+    def _blocks(self) -> Iterator[slice]:
+        return (slice(first, min(first + _TEXTS_AT_ONCE, len(self))) for first in range(0, len(self), _TEXTS_AT_ONCE))
+
+    def _starts_of(self, rows: Any) -> NDArray[np.int64]:
+        if self._starts is not None:
+            own: NDArray[np.int64] = self._starts[rows]
+            return own
+        if isinstance(rows, slice):
+            first, stop, step = rows.indices(len(self))
+            if step == 1 and first < stop:
+                before = self._ends[first - 1 : stop - 1]
+                return before if first else np.concatenate([np.zeros(1, dtype=np.int64), self._ends[: stop - 1]])
+            rows = np.arange(len(self))[rows]
+        rows = np.where(rows < 0, rows + len(self), rows)
+        starts: NDArray[np.int64] = np.where(rows > 0, self._ends[np.maximum(rows - 1, 0)], 0)
+        return starts
 
     def __repr__(self) -> str:
         return f"Texts({len(self)} texts, {self.num_bytes} bytes)"
 
     def _pick(self, rows: Any) -> Texts:
         titles = None if self._title_bytes is None else self._title_bytes[rows]
-        return Texts(self._block, self._starts[rows], self._ends[rows], titles)
+        return Texts(self._block, self._starts_of(rows), self._ends[rows], titles)
 
     def _damaged(self) -> DataError:
         # Only texts that are mapped from a file can be other than UTF-8: all others were strings once.
@@ -107,6 +142,8 @@ class Texts(Sequence[str]):
     @property
     def num_bytes(self) -> int:
         """Bytes of all texts together."""
+        if self._starts is None:
+            return len(self._block)
         return int((self._ends - self._starts).sum())
 
     @property
@@ -119,6 +156,8 @@ class Texts(Sequence[str]):
 
     def lengths(self) -> NDArray[np.int64]:
         """Bytes of each text."""
+        if self._starts is None:
+            return np.diff(self._ends, prepend=0)
         lengths: NDArray[np.int64] = self._ends - self._starts
         return lengths
 
@@ -150,9 +189,9 @@ class Texts(Sequence[str]):
                 yield text, ""
             return
         view = self._view
-        rows = zip(self._starts.tolist(), self._ends.tolist(), self._title_bytes.tolist(), strict=True)
+        titles = chain.from_iterable(self._title_bytes[rows].tolist() for rows in self._blocks())
         try:
-            for start, end, title in rows:
+            for (start, end), title in zip(self._places(), titles, strict=True):
                 # The joining space stands only between two parts that are not empty.
                 content = start + title + (1 if title and start + title < end else 0)
                 yield str(view[start : start + title], "utf-8"), str(view[content:end], "utf-8")
@@ -161,16 +200,18 @@ class Texts(Sequence[str]):
 
     def save(self, file: Path) -> None:
         """Write ``file``.bytes.npy, .ends.npy and, where titles are known, .titles.npy; texts packed end to end."""
-        lengths = self.lengths()
-        ends = np.cumsum(lengths)
-        np.save(_part(file, "ends"), ends)
         if self._title_bytes is not None:
             np.save(_part(file, "titles"), self._title_bytes)
-        total = int(ends[-1]) if len(ends) else 0
+        if self._starts is None:
+            np.save(_part(file, "ends"), self._ends)
+            np.save(_part(file, "bytes"), self._block)
+            return
+        lengths = self.lengths()
+        np.save(_part(file, "ends"), np.cumsum(lengths))
         if len(self) and bool(np.all(self._starts[1:] == self._ends[:-1])):
             np.save(_part(file, "bytes"), self._block[self._starts[0] : self._ends[-1]])
             return
-        packed = np.empty(total, dtype=np.uint8)
+        packed = np.empty(int(lengths.sum()), dtype=np.uint8)
         at = 0
         for start, length in zip(self._starts.tolist(), lengths.tolist(), strict=True):
             packed[at : at + length] = self._block[start : start + length]
@@ -184,23 +225,23 @@ class Texts(Sequence[str]):
         ``distinct`` says that the texts were uids when they were written: to look for repeats would read them all.
         """
         block = load_array(_part(file, "bytes"), np.uint8, in_memory=in_memory)
-        ends = load_array(_part(file, "ends"), np.int64, in_memory=True)
+        ends = load_array(_part(file, "ends"), np.int64, in_memory=in_memory)
         titles_file = _part(file, "titles")
-        titles = load_array(titles_file, np.int32, in_memory=True) if titles_file.exists() else None
-        # Ends and starts are the same numbers: one array has both.
-        places = np.concatenate([np.zeros(1, dtype=np.int64), ends])
-        starts, ends = places[:-1], places[1:]
-        if (len(ends) and ends[-1] != len(block)) or bool(np.any(ends < starts)):
+        titles = load_array(titles_file, np.int32, in_memory=in_memory) if titles_file.exists() else None
+        texts = cls(block, None, ends, titles)
+        size = int(ends[-1]) if len(ends) else 0
+        if size != len(block) or not all(np.all(texts._starts_of(rows) <= ends[rows]) for rows in texts._blocks()):
             raise DataError(
                 "ends of saved texts must ascend to the size of the block, but do not; convert the data set again",
                 file=_part(file, "ends"),
             )
-        if titles is not None and (titles.shape != ends.shape or bool(np.any((titles < 0) | (titles > ends - starts)))):
+        if titles is not None and (
+            titles.shape != ends.shape or bool(np.any((titles < 0) | (titles > texts.lengths())))
+        ):
             raise DataError(
                 "titles of saved texts must be parts of the texts, but are not; convert the data set again",
                 file=titles_file,
             )
-        texts = cls(block, starts, ends, titles)
         texts._distinct = distinct
         return texts
 
@@ -245,7 +286,7 @@ class Packer:
         ends = np.cumsum(lengths)
         titles = np.concatenate(self._titles) if self._titles else np.empty(0, dtype=np.int32)
         joined = bool(np.any(titles != lengths))
-        return Texts(block, ends - lengths, ends, titles if joined else None)
+        return Texts(block, None, ends, titles if joined else None)
 
 
 class UidPacker(Packer):

@@ -4,9 +4,10 @@ A folder gets these files, one step after the other:
 
 1. ``vectors.npy``: the vectors, block by block.
 2. ``trained.faiss``: the centres of the lists and the codebooks, learned from a sample. The centres of many lists come
-   from two levels of k-means, and a graph (HNSW) finds the nearest centre, so that neither step grows with the number
-   of lists times the number of vectors.
-3. ``assigned.npy`` and ``codes.npy``: the list and the code of every vector, block by block.
+   from two levels of k-means.
+3. ``assigned.npy`` and ``codes.npy``: the list and the code of every vector, block by block. Centres are in groups, and
+   a vector is compared with those of the nearest groups, so that its cost grows with the root of the number of lists. A
+   search compares a text with all centres: it needs the nearest hundreds, and a shortcut to them costs recall.
 4. ``lists.faiss``: the codes sorted by list. It is mapped when it is read.
 
 ``progress.json`` says how many rows of a file are on the disk. A build that was killed continues there, and the result
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 from unidex import progress
 from unidex.index.base import Vectors, check_vectors
 from unidex.index.exact import RowSource
-from unidex.index.faiss_library import as_array, library, threads
+from unidex.index.faiss_library import as_array, library, stored_vectors, threads
 from unidex.storage.atomic import sync, write_text
 from unidex.storage.disk_errors import writing
 from unidex.storage.mapped import reserve
@@ -42,7 +43,7 @@ MIN_LEARNED = 1 << 14
 CODES_LEARNED_FROM = 1 << 15
 ROUNDS = 8  # of k-means
 TWO_LEVELS_FROM = 1 << 12  # lists; the centres of fewer come from one k-means
-LINKS, EXAMINED = 32, 64  # of the graph over the centres
+GROUPS_COMPARED = 8  # groups of centres that a vector is compared with to find its list
 VECTORS, TRAINED, ASSIGNED, CODES, LISTS = "vectors.npy", "trained.faiss", "assigned.npy", "codes.npy", "lists.faiss"
 _PROGRESS = "progress.json"
 
@@ -98,7 +99,7 @@ class Building:
                     faiss.write_index(_learned(vectors_LD), str(self.folder / f".{TRAINED}"))
                     self._finish(TRAINED, 1)
             empty = faiss.read_index(str(self.folder / TRAINED))
-            coarse, quantiser = faiss.downcast_index(empty.quantizer), empty.pq
+            coarse, quantiser = _in_groups(stored_vectors(faiss.downcast_index(empty.quantizer))), empty.pq
 
             def assign(rows: slice, into: list[NDArray[Any]]) -> None:
                 block = padded(as_array(vectors_LD[rows]))
@@ -180,8 +181,7 @@ def _learned(vectors_LD: NDArray[Any]) -> Any:
     rows = np.sort(np.random.default_rng(0).choice(len(vectors_LD), size, replace=False))
     sample = padded(as_array(vectors_LD[rows]))
     dim = sample.shape[1]
-    coarse = faiss.IndexHNSWFlat(dim, LINKS)
-    coarse.hnsw.efConstruction, coarse.hnsw.efSearch = 2 * EXAMINED, EXAMINED
+    coarse = faiss.IndexFlatIP(dim)
     coarse.add(_centres(sample, number))
     lists = faiss.IndexIVFPQ(coarse, dim, number, dim // NUMBERS_PER_PIECE, 8, faiss.METRIC_INNER_PRODUCT)
     # Codes of what remains beside a list's centre measured lower recall of inner products.
@@ -191,6 +191,21 @@ def _learned(vectors_LD: NDArray[Any]) -> Any:
     lists.pq.train(np.ascontiguousarray(sample[:: max(1, len(sample) // CODES_LEARNED_FROM)]))
     lists.is_trained = True
     return lists
+
+
+def _in_groups(centres_CD: NDArray[np.float32]) -> Any:
+    """An index by which a vector finds the nearest centre: all of few centres, else those of the nearest groups."""
+    faiss = library()
+    number, dim = centres_CD.shape
+    found = faiss.IndexFlatIP(dim)
+    if number >= TWO_LEVELS_FROM:
+        num_groups = 2 ** (int(math.log2(number)) // 2)
+        groups = faiss.IndexFlatIP(dim)
+        groups.add(_k_means(centres_CD, num_groups)[0])
+        found = faiss.IndexIVFFlat(groups, dim, num_groups, faiss.METRIC_INNER_PRODUCT)
+        found.is_trained, found.nprobe = True, min(GROUPS_COMPARED, num_groups)
+    found.add(centres_CD)
+    return found
 
 
 def _centres(sample_SD: NDArray[np.float32], number: int) -> NDArray[np.float32]:

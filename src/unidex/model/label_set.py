@@ -17,12 +17,15 @@ from scipy import sparse
 
 from unidex.data.concepts import NOTHING, Concept, fields_of, joined_text, joined_texts, text_in
 from unidex.data.dataset import Dataset
+from unidex.data.growing_texts import GrowingTexts, Numbers
 from unidex.errors import DataError, listed, quoted
 from unidex.metrics.bins import CLASSES, frequency_classes
 from unidex.model.journal import unknown_label
+from unidex.model.uid_table import UidTable
 
 Order = Literal["frequency", "text", "id"]
 ORDERS = ("frequency", "text", "id")
+_TEXTS_AT_ONCE = 1 << 16
 Frequency = Literal["head", "torso", "tail"]
 
 
@@ -52,65 +55,68 @@ class LabelSet:
     [2]
     """
 
-    texts: list[str]  # their texts
-    uids: list[str]  # the user's own names; no two labels that are not removed share one
+    texts: Sequence[str]  # their texts, packed
+    uids: Sequence[str]  # the user's own names; no two labels that are not removed share one
     frequencies: NDArray[np.int64]  # number of training texts per label; 0 for an added label
     removed: NDArray[np.bool_]  # the labels that are not predicted any more
     concepts: dict[int, Concept] = field(default_factory=dict)  # what else is known, of some labels
     # The two arrays are the first part of larger ones, into which they grow.
     _rooms: dict[str, NDArray[Any]] = field(init=False, repr=False)
+    _names: tuple[GrowingTexts, GrowingTexts] = field(init=False, repr=False)  # texts and uids
     _orders: dict[Order, NDArray[np.int64]] = field(init=False, repr=False, default_factory=dict)
     _broader: dict[int, frozenset[int]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Copies: the lists that this set was made from must not grow with it.
-        own = {"texts": list(self.texts), "uids": list(self.uids), "concepts": dict(self.concepts)}
-        rooms = {"frequencies": np.array(self.frequencies), "removed": np.array(self.removed)}
-        for name, value in {**own, "_rooms": rooms}.items():
+        # Copies: what this set was made from must not grow with it. Arrays that nobody can write are shared.
+        names = GrowingTexts(self.texts), GrowingTexts(self.uids)
+        arrays = {"frequencies": self.frequencies, "removed": self.removed}
+        rooms = {name: array if _is_frozen(array) else np.array(array) for name, array in arrays.items()}
+        own = {"texts": names[0], "uids": names[1], "concepts": dict(self.concepts), "_names": names, "_rooms": rooms}
+        for name, value in own.items():
             object.__setattr__(self, name, value)
         self._show(len(self.texts))
 
     @classmethod
     def of(cls, dataset: Dataset) -> LabelSet:
         """The labels of a data set; without uids, a label's number is its uid."""
-        uids = [dataset.labels.uid(label) for label in range(dataset.num_labels)]
-        removed = np.zeros(dataset.num_labels, dtype=bool)
-        concepts = dict(dataset.labels.concepts)
-        return cls(list(dataset.labels.texts), uids, dataset.label_frequencies(), removed, concepts)
+        labels, count = dataset.labels, dataset.num_labels
+        arrays = dataset.label_frequencies(), np.zeros(count, dtype=bool)
+        for array in arrays:
+            array.flags.writeable = False
+        uids = Numbers(count) if labels.uids is None else labels.uids
+        return cls(labels.texts, uids, *arrays, dict(labels.concepts))
 
     def __len__(self) -> int:
         return len(self.frequencies)
 
     @cached_property
-    def _ids(self) -> dict[str, int]:
-        """Ids by uid, without removed labels; computed once."""
-        removed = self.removed.tolist()
-        return {uid: label for label, uid in enumerate(self.uids) if not removed[label]}
+    def _ids(self) -> UidTable:
+        """Ids by uid."""
+        return UidTable(self._names[1])
 
-    @cached_property
-    def _folded(self) -> list[str]:
-        """Texts in one case, for searches."""
-        return [text.casefold() for text in self.texts]
-
-    @cached_property
-    def _classes(self) -> list[Frequency]:
-        """Head, torso or tail by id; computed once, because answers name the class of each label."""
-        return [CLASSES[number] for number in frequency_classes(self.frequencies).tolist()]  # type: ignore[misc]
+    def _id(self, uid: str) -> int:
+        """The id of a label that is not removed by its uid; -1 where there is none."""
+        return int(self._ids.rows_of([uid], self.removed)[0])
 
     def __contains__(self, uid: object) -> bool:
         """Whether a label that is not removed has this uid."""
-        return uid in self._ids
+        return isinstance(uid, str) and self._id(uid) >= 0
 
     def id_of(self, uid: str) -> int:
         """The id of a label by its uid; removed labels are not found."""
-        try:
-            return self._ids[uid]
-        except KeyError:
-            raise DataError(unknown_label(uid)) from None
+        found = self._id(uid)
+        if found < 0:
+            raise DataError(unknown_label(uid))
+        return found
+
+    def find_ids(self, uids: Sequence[str]) -> NDArray[np.int64]:
+        """The ids of labels by their uids; -1 where there is no such label, or it is removed."""
+        return self._ids.rows_of(uids, self.removed)
 
     def ids_of(self, names: Sequence[str | int], what: str) -> list[int]:
         """Ids of labels by uid (a string) or id (a number); the error says what the names are."""
-        ids = [self._ids.get(name, -1) if isinstance(name, str) else int(name) for name in names]
+        by_uid = iter(self.find_ids([name for name in names if isinstance(name, str)]).tolist())
+        ids = [next(by_uid) if isinstance(name, str) else int(name) for name in names]
         unknown = [name for name, label in zip(names, ids, strict=True) if not self.has_id(label)]
         if unknown:
             shown = listed(f"{'uid' if isinstance(name, str) else 'id'} {quoted(name)}" for name in unknown)
@@ -123,11 +129,12 @@ class LabelSet:
 
     def frequency_class(self, label: int) -> Frequency:
         """Head, torso or tail."""
-        return self._classes[label]
+        found: Frequency = CLASSES[int(frequency_classes(self.frequencies[label]))]  # type: ignore[assignment]
+        return found
 
     def row(self, label: int, language: str = "") -> LabelRow:
         """A label as it is listed, with its text in a language where it has one."""
-        frequency, num_texts = self._classes[label], int(self.frequencies[label])
+        frequency, num_texts = self.frequency_class(label), int(self.frequencies[label])
         text, more = self.text_in(label, language), fields_of(self.concepts.get(label, NOTHING))
         return LabelRow(label, self.uids[label], text, frequency, num_texts, **more)
 
@@ -166,9 +173,8 @@ class LabelSet:
             found: set[int] = set()
             waiting = [label]
             while waiting:
-                for uid in self.concepts.get(waiting.pop(), NOTHING).broader:
-                    other = self._ids.get(uid, label)
-                    if other not in found and other != label:
+                for other in self.find_ids(self.concepts.get(waiting.pop(), NOTHING).broader).tolist():
+                    if other not in found and other not in (label, -1):
                         found.add(other)
                         waiting.append(other)
             self._broader[label] = frozenset(found)
@@ -176,13 +182,12 @@ class LabelSet:
 
     def broader_pairs(self, num_labels: int) -> sparse.csr_array:
         """The next broader labels of each label, as a matrix of ``num_labels`` rows and columns."""
-        pairs = [
-            (label, self._ids[uid])
-            for label, concept in self.concepts.items()
-            for uid in concept.broader
-            if uid in self._ids
-        ]
-        rows, columns = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        pairs = [(label, uid) for label, concept in self.concepts.items() for uid in concept.broader]
+        rows, columns = (
+            np.array([label for label, _ in pairs], dtype=np.int64),
+            self.find_ids([uid for _, uid in pairs]),
+        )
+        rows, columns = rows[columns >= 0], columns[columns >= 0]
         return sparse.csr_array((np.ones(len(rows), dtype=bool), (rows, columns)), shape=(num_labels, num_labels))
 
     def most_specific(self, labels: Sequence[int]) -> list[bool]:
@@ -197,36 +202,30 @@ class LabelSet:
     ) -> LabelSet:
         """The labels with further ones, which get the next ids and have no training text."""
         first, count = len(self), len(self) + len(texts)
-        # Caches must exist before they can be updated.
-        ids, classes, folded = self._ids, self._classes, self.__dict__.get("_folded")
+        # The cache must exist before it can be updated.
+        ids = self._ids
         for name, room in self._rooms.items():
             if count > len(room):
                 # An eighth more: on average, a label costs a few copied numbers, with little unused memory.
                 size = max(count, first + first // 8, 1024)
                 self._rooms[name] = np.concatenate([room[:first], np.zeros(size - first, dtype=room.dtype)])
-        self.texts.extend(texts)
-        self.uids.extend(uids)
+        for names, new in zip(self._names, (texts, uids), strict=True):
+            names.extend(new)
         self.concepts.update((first + at, one) for at, one in enumerate(concepts or ()) if one != NOTHING)
-        classes.extend(["tail"] * len(texts))
-        ids.update(zip(uids, range(first, count), strict=True))
-        if folded is not None:
-            folded.extend(text.casefold() for text in texts)
+        ids.add(first, uids)
         self._orders.clear()
         return self._next(count)
 
     def without(self, labels: Iterable[int]) -> LabelSet:
         """The labels with some removed."""
-        for label in labels:
-            self._rooms["removed"][label] = True
-            if self._ids.get(self.uids[label]) == label:
-                del self._ids[self.uids[label]]
+        if not self._rooms["removed"].flags.writeable:
+            self._rooms["removed"] = self._rooms["removed"].copy()
+        self._rooms["removed"][list(labels)] = True
         return self._next(len(self))
 
     def with_text(self, label: int, text: str) -> LabelSet:
         """The labels with another text for one of them."""
-        self.texts[label] = text
-        if "_folded" in self.__dict__:
-            self._folded[label] = text.casefold()
+        self._names[0][label] = text
         self._orders.pop("text", None)
         return self._next(len(self))
 
@@ -253,10 +252,9 @@ class LabelSet:
         ids = ids[kept_L[ids]]
         wanted_text = search.casefold()
         if wanted_text:
-            folded, uids, further = self._folded, self.uids, self._further_with(wanted_text)
-            ids = ids[
-                [wanted_text in folded[label] or uids[label] == search or label in further for label in ids.tolist()]
-            ]
+            found_L = rows_with(self.texts, wanted_text)
+            found_L[[*self._further_with(wanted_text), *(row for row in (self._id(search),) if row >= 0)]] = True
+            ids = ids[found_L[ids]]
         return ids
 
     def _further_with(self, wanted: str) -> set[int]:
@@ -270,7 +268,7 @@ class LabelSet:
     def _ordered(self, order: Order) -> NDArray[np.int64]:
         if order not in self._orders:
             if order == "text":
-                folded = self._folded
+                folded = [text.casefold() for text in self.texts]
                 self._orders[order] = np.array(sorted(range(len(self)), key=folded.__getitem__), dtype=np.int64)
             elif order == "frequency":
                 self._orders[order] = np.argsort(-self.frequencies, kind="stable")
@@ -283,3 +281,26 @@ class LabelSet:
             shown = room[:count]
             shown.flags.writeable = False
             object.__setattr__(self, name, shown)
+
+
+def rows_with(texts: Sequence[str], wanted: str) -> NDArray[np.bool_]:
+    """Which texts have a part in any case; ``wanted`` is in one case.
+
+    >>> rows_with(["Red shoe", "hat", "SHOE"], "shoe").tolist()
+    [True, False, True]
+    """
+    found_L = np.zeros(len(texts), dtype=bool)
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        block = [text.casefold() for text in texts[start : start + _TEXTS_AT_ONCE]]
+        found_L[start : start + len(block)] = [wanted in text for text in block]
+    return found_L
+
+
+def _is_frozen(array: NDArray[Any]) -> bool:
+    """Whether nobody can write to the memory of an array, such as that of a file that was mapped to be read."""
+    found: Any = array
+    while isinstance(found, np.ndarray):
+        if found.flags.writeable:
+            return False
+        found = found.base
+    return isinstance(array, np.ndarray)

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from unidex.data.dataset import Dataset, Propensity, Split
 from unidex.data.formats import read
+from unidex.data.growing_texts import GrowingTexts, Numbers
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, quoted
 from unidex.verbs.score import find_split
@@ -129,10 +130,10 @@ def _match_labels(model: Model, dataset: Dataset) -> tuple[NDArray[np.int64] | N
     None for ids that are the same.
     """
     known = model.labels
-    uids = [dataset.labels.uid(label) for label in range(dataset.num_labels)]
+    uids = GrowingTexts(Numbers(dataset.num_labels) if dataset.labels.uids is None else dataset.labels.uids)
     if uids == known.uids:
         return None, 0
-    ids = np.array([known.id_of(uid) if uid in known else -1 for uid in uids], dtype=np.int64)
+    ids = known.find_ids(uids)
     is_unknown = ids < 0
     num_unknown = int(is_unknown.sum())
     ids[is_unknown] = len(known) + np.arange(num_unknown)
