@@ -60,9 +60,14 @@ class GrowingTexts(Sequence[str]):
         return self._added
 
     @property
+    def is_unchanged(self) -> bool:
+        """Whether the texts are as they were at first."""
+        return not self._changed and not self._added
+
+    @property
     def are_numbers(self) -> bool:
         """Whether all texts are the numbers from 0 on."""
-        return isinstance(self._packed, Numbers) and not self._changed and not self._added
+        return isinstance(self._packed, Numbers) and self.is_unchanged
 
     def __len__(self) -> int:
         return len(self._packed) + len(self._added)
@@ -73,7 +78,7 @@ class GrowingTexts(Sequence[str]):
     def __getitem__(self, at: slice) -> Sequence[str]: ...
     def __getitem__(self, at: int | slice) -> str | Sequence[str]:
         if isinstance(at, slice):
-            if not self._changed and not self._added:
+            if self.is_unchanged:
                 return self._packed[at]
             return [self[row] for row in range(len(self))[at]]
         row = self._row(at)

@@ -1,6 +1,6 @@
 """The model folder: written whole or not at all, and checked before it is read.
 
-``config.toml``, ``encoder.safetensors``, ``encoder/``, ``labels.jsonl``, ``index/`` (with the classifiers),
+``config.toml``, ``encoder.safetensors``, ``encoder/``, ``labels.jsonl`` or ``labels/``, ``index/`` (classifiers too),
 ``neighbours/`` (the kNN part), ``lexical/``, ``pretrained/``, ``calibration.json``, ``ranker.json``, ``metrics.json``,
 ``train.jsonl``, ``train_texts.npy``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
 """
@@ -13,18 +13,16 @@ from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-import numpy as np
 from safetensors import SafetensorError
 
 from unidex import index as indexes
 from unidex.config import Config
 from unidex.config.recipes import read_saved
 from unidex.config.renamed import OLD_NAMES
-from unidex.data.concepts import NOTHING, Concept, concept_of, fields_of
 from unidex.data.text_hashes import TextHashes
 from unidex.encoders.registry import array_reader, load_encoder, saves_weights
 from unidex.errors import ModelError
+from unidex.model.label_files import read_labels, write_labels
 from unidex.model.label_set import LabelSet
 from unidex.nn.array_network import ENCODER_TABLES, ArrayNetwork
 from unidex.scoring.calibration import Calibration
@@ -56,6 +54,7 @@ _PARTS = (
     "encoder",
     "classifier.safetensors",  # in formats before 4
     "labels.jsonl",
+    "labels",
     "index",
     "neighbours",
     "lexical",
@@ -67,6 +66,8 @@ _PARTS = (
     "train.jsonl",
     "train_texts.npy",
 )
+HASHED_WHOLE = 1 << 30  # bytes; of larger files, these parts are hashed
+NUM_PARTS, PART_SIZE = 64, 1 << 20
 _ENCODER = "encoder."  # before the names of the encoder's dense weights in a network
 
 
@@ -134,7 +135,7 @@ def _read(
         ranker = _read_json(folder / ("ranker.json" if (folder / "ranker.json").exists() else "fusing.json"))
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}); copy it again") from None
-    labels = _read_labels(folder / "labels.jsonl")
+    labels = read_labels(folder)
     index = indexes.load(folder / "index")
     network = _read_network(folder, config, index, device)
     knn_folder, lexical_folder, frozen_folder = (folder / name for name in ("neighbours", "lexical", "pretrained"))
@@ -186,7 +187,7 @@ def write_parts(folder: Path, model: Model) -> None:
     for file in folder.rglob("*.safetensors"):
         # safetensors lets only the owner read them, but a service often runs as another user.
         file.chmod(0o644)
-    _write_labels(folder / "labels.jsonl", model.labels)
+    write_labels(folder, model.labels)
     scorer.index.save(folder / "index")
     if scorer.knn is not None:
         scorer.knn.save(folder / "neighbours")
@@ -215,54 +216,23 @@ def _weights(network: Network | ArrayNetwork) -> dict[str, Any]:
     return network.state_dict() | {name: tables[name].weight for name in ENCODER_TABLES.values() if name in tables}
 
 
-class _WrittenLabel(Concept, frozen=True):
-    """One line of labels.jsonl as it is written; empty fields of a concept are left out."""
-
-    uid: str
-    text: str
-    frequency: int
-    removed: bool
-
-
-class _ReadLabel(Concept, frozen=True):
-    """One line of labels.jsonl as it is read."""
-
-    uid: str
-    text: str
-    frequency: int = 0
-    removed: bool = False
-
-
-def _write_labels(file: Path, labels: LabelSet) -> None:
-    encode = msgspec.json.Encoder().encode
-    rows = zip(labels.uids, labels.texts, labels.frequencies.tolist(), labels.removed.tolist(), strict=True)
-    more = {label: fields_of(concept) for label, concept in labels.concepts.items()}
-    with file.open("wb") as out:
-        out.writelines(encode(_WrittenLabel(*row, **more.get(label, {}))) + b"\n" for label, row in enumerate(rows))
-
-
-def _read_labels(file: Path) -> LabelSet:
-    try:
-        rows = msgspec.json.Decoder(_ReadLabel).decode_lines(file.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ModelError(f"{file}: the labels cannot be read ({error}); copy the model again") from None
-    return LabelSet(
-        [row.text for row in rows],
-        [row.uid for row in rows],
-        np.array([row.frequency for row in rows], dtype=np.int64),
-        np.array([row.removed for row in rows], dtype=bool),
-        {label: concept for label, row in enumerate(rows) if (concept := concept_of(row)) is not NOTHING},
-    )
-
-
 def _hashes(folder: Path) -> dict[str, str]:
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
     files += sorted(file for file in folder.rglob("manifest.json") if file.parent != folder)
-    hashes = {}
-    for file in files:
-        with file.open("rb") as stream:
-            hashes[str(file.relative_to(folder))] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return hashes
+    return {str(file.relative_to(folder)): _hash(file) for file in files}
+
+
+def _hash(file: Path) -> str:
+    """The hash of a file; of a large one, of its size and of parts all over it, so that a model opens in seconds."""
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        if size <= HASHED_WHOLE:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.sha256(str(size).encode())
+        for part in range(NUM_PARTS):
+            stream.seek(part * (size - PART_SIZE) // (NUM_PARTS - 1))
+            digest.update(stream.read(PART_SIZE))
+    return f"parts:{digest.hexdigest()}"
 
 
 def _check_manifest(folder: Path) -> None:

@@ -60,6 +60,7 @@ class LabelSet:
     frequencies: NDArray[np.int64]  # number of training texts per label; 0 for an added label
     removed: NDArray[np.bool_]  # the labels that are not predicted any more
     concepts: dict[int, Concept] = field(default_factory=dict)  # what else is known, of some labels
+    table: UidTable | None = field(default=None, repr=False)  # ids by uid; made unless given
     # The two arrays are the first part of larger ones, into which they grow.
     _rooms: dict[str, NDArray[Any]] = field(init=False, repr=False)
     _names: tuple[GrowingTexts, GrowingTexts] = field(init=False, repr=False)  # texts and uids
@@ -71,7 +72,14 @@ class LabelSet:
         names = GrowingTexts(self.texts), GrowingTexts(self.uids)
         arrays = {"frequencies": self.frequencies, "removed": self.removed}
         rooms = {name: array if _is_frozen(array) else np.array(array) for name, array in arrays.items()}
-        own = {"texts": names[0], "uids": names[1], "concepts": dict(self.concepts), "_names": names, "_rooms": rooms}
+        own: dict[str, Any] = {
+            "texts": names[0],
+            "uids": names[1],
+            "concepts": dict(self.concepts),
+            "table": UidTable(names[1]) if self.table is None else self.table.of(names[1]),
+            "_names": names,
+            "_rooms": rooms,
+        }
         for name, value in own.items():
             object.__setattr__(self, name, value)
         self._show(len(self.texts))
@@ -89,14 +97,9 @@ class LabelSet:
     def __len__(self) -> int:
         return len(self.frequencies)
 
-    @cached_property
-    def _ids(self) -> UidTable:
-        """Ids by uid."""
-        return UidTable(self._names[1])
-
     def _id(self, uid: str) -> int:
         """The id of a label that is not removed by its uid; -1 where there is none."""
-        return int(self._ids.rows_of([uid], self.removed)[0])
+        return int(self.find_ids([uid])[0])
 
     def __contains__(self, uid: object) -> bool:
         """Whether a label that is not removed has this uid."""
@@ -111,7 +114,8 @@ class LabelSet:
 
     def find_ids(self, uids: Sequence[str]) -> NDArray[np.int64]:
         """The ids of labels by their uids; -1 where there is no such label, or it is removed."""
-        return self._ids.rows_of(uids, self.removed)
+        assert self.table is not None
+        return self.table.rows_of(uids, self.removed)
 
     def ids_of(self, names: Sequence[str | int], what: str) -> list[int]:
         """Ids of labels by uid (a string) or id (a number); the error says what the names are."""
@@ -202,8 +206,6 @@ class LabelSet:
     ) -> LabelSet:
         """The labels with further ones, which get the next ids and have no training text."""
         first, count = len(self), len(self) + len(texts)
-        # The cache must exist before it can be updated.
-        ids = self._ids
         for name, room in self._rooms.items():
             if count > len(room):
                 # An eighth more: on average, a label costs a few copied numbers, with little unused memory.
@@ -212,7 +214,8 @@ class LabelSet:
         for names, new in zip(self._names, (texts, uids), strict=True):
             names.extend(new)
         self.concepts.update((first + at, one) for at, one in enumerate(concepts or ()) if one != NOTHING)
-        ids.add(first, uids)
+        assert self.table is not None
+        self.table.add(first, uids)
         self._orders.clear()
         return self._next(count)
 

@@ -39,6 +39,11 @@ class UidTable:
         self._added: dict[str, list[int]] = {}
         self._note(len(uids.packed), uids.added)
 
+    def of(self, uids: GrowingTexts) -> UidTable:
+        """A table for another set of labels, which may grow by itself; packed uids that are the same share hashes."""
+        is_same = uids.packed is self._uids.packed
+        return UidTable(uids, *((self._hashes_L, self._rows_L) if is_same else ()))
+
     @classmethod
     def read(cls, folder: Path, uids: GrowingTexts) -> UidTable:
         """The table that ``write`` has written for these uids, mapped."""
