@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from unidex.errors import ConfigError, ModelError
 from unidex.index.base import Index, Vectors, check_vectors, check_whole_numbers
-from unidex.index.disk_lists import LISTS, VECTORS, Building, num_pieces, padded
+from unidex.index.disk_lists import LISTS, VECTORS, Building, num_probes, padded
 from unidex.index.exact import RowSource, search_exact
 from unidex.index.faiss_library import as_array, library, reading, threads_for
 from unidex.storage.mapped import load_array
@@ -43,12 +43,12 @@ _MAX_HEADER = 128  # bytes of a saved array before its numbers
 class DiskSettings:
     """How the lists are searched and the vectors are stored."""
 
-    probes: int = 512  # lists searched per text; the switch between speed and recall
+    probes: int = 0  # lists searched per text, the switch between speed and recall; 0: by the number of lists
     candidates: int = 256  # labels per text whose vectors are scored, at least 6 per place
     numbers: str = "float32"  # of the stored vectors; float16 takes half the disk, and scores have three digits
 
     def __post_init__(self) -> None:
-        check_whole_numbers("disk", self, {"probes": 1, "candidates": 1})
+        check_whole_numbers("disk", self, {"probes": 0, "candidates": 1})
         if self.numbers not in ("float32", "float16"):
             raise ConfigError(f"index 'disk': numbers must be float32 or float16, but is {self.numbers!r}")
 
@@ -76,7 +76,7 @@ class DiskIndex(Index):
         if num_coded:
             faiss = library()
             with reading(folder):
-                self._lists = faiss.read_index(str(folder / LISTS), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+                self._lists = faiss.read_index(str(folder / LISTS), faiss.IO_FLAG_MMAP_IFC)
 
     @classmethod
     def build(
@@ -115,10 +115,10 @@ class DiskIndex(Index):
         if (folder / _MOVED).exists():
             index._moved = load_array(folder / _MOVED, (None,), np.int64)
         lists = index._lists
-        if lists is not None and (lists.ntotal, lists.code_size) != (num_coded, num_pieces(shape[1])):
+        if lists is not None and (lists.ntotal, shape[1] <= lists.d) != (num_coded, True):
             raise ModelError(
-                f"{folder / LISTS} must hold codes of {num_coded} vectors as its manifest says, but holds "
-                f"{lists.ntotal}; build the index again"
+                f"{folder / LISTS} must hold codes of {num_coded} vectors of {shape[1]} numbers as its manifest says, "
+                f"but holds {lists.ntotal} of {lists.d}; build the index again"
             )
         return index
 
@@ -173,7 +173,9 @@ class DiskIndex(Index):
             # Bits and selector have names, because faiss keeps no reference to them from Python.
             bits = np.packbits(visible_C, bitorder="little")
             selector = faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))
-        parameters = faiss.SearchParametersIVF(nprobe=min(self._settings.probes, self._lists.nlist), sel=selector)
+        number = self._lists.nlist
+        probes = min(self._settings.probes, number) or num_probes(number)
+        parameters = faiss.SearchParametersIVF(nprobe=probes, sel=selector)
         uncoded = np.concatenate([self._moved, np.arange(self._num_coded, self.num_ids)])
         if hidden is not None:
             uncoded = uncoded[~hidden[uncoded]]
@@ -182,7 +184,7 @@ class DiskIndex(Index):
         for start in range(0, len(queries), texts_at_once):
             texts = queries[start : start + texts_at_once]
             with threads_for(len(texts)):
-                ids_BC = self._lists.search(padded(texts), wanted, params=parameters)[1]
+                ids_BC = self._lists.search(padded(texts, self._lists.d), wanted, params=parameters)[1]
             scores_BC = np.where(ids_BC < 0, -np.inf, self.inner_products(texts, np.maximum(ids_BC, 0)))
             found = TopK.rank(ids_BC, scores_BC.astype(np.float32))
             if len(uncoded):

@@ -36,8 +36,9 @@ from unidex.storage.disk_errors import writing
 from unidex.storage.mapped import reserve
 
 ROWS_AT_ONCE = 1 << 16
-NUMBERS_PER_PIECE = 4  # numbers that share a code of 8 bits
+NUMBERS_PER_PIECE = 2  # numbers that share a code of 4 bits, which processors compare many at a time
 LISTS_PER_ROOT = 4  # lists per square root of the number of vectors
+PROBES_PER_ROOT = 16  # lists that are searched per square root of their number
 LEARNED_PER_LIST = 40
 MIN_LEARNED = 1 << 14
 CODES_LEARNED_FROM = 1 << 15
@@ -58,11 +59,20 @@ def num_lists(num_vectors: int) -> int:
     return 1 << min(wanted, int(math.log2(max(1, num_vectors // LEARNED_PER_LIST))))
 
 
+def num_probes(num_lists: int) -> int:
+    """Lists that a search looks into: of four times as many, twice as many.
+
+    >>> num_probes(128), num_probes(4096), num_probes(32768)
+    (128, 1024, 2896)
+    """
+    return min(num_lists, int(PROBES_PER_ROOT * math.sqrt(num_lists)))
+
+
 def num_pieces(dim: int) -> int:
-    """Pieces of a code, each of 8 bits.
+    """Pieces of a code, each of 4 bits.
 
     >>> num_pieces(64), num_pieces(257), num_pieces(3)
-    (16, 65, 1)
+    (32, 129, 2)
     """
     return -(-dim // NUMBERS_PER_PIECE)
 
@@ -113,7 +123,7 @@ class Building:
             if not self._done.get(LISTS):
                 _fill(empty, assigned_L, codes_LM)
                 with writing(self.folder / LISTS):
-                    faiss.write_index(empty, str(self.folder / f".{LISTS}"))
+                    faiss.write_index(faiss.IndexIVFPQFastScan(empty), str(self.folder / f".{LISTS}"))
                     self._finish(LISTS, 1)
         for name in (ASSIGNED, CODES, TRAINED):
             (self.folder / name).unlink(missing_ok=True)
@@ -167,9 +177,9 @@ class Building:
         write_text(self.folder / _PROGRESS, json.dumps(self._done))
 
 
-def padded(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Vectors with as many zeros behind them as make whole pieces."""
-    missing = -vectors.shape[1] % NUMBERS_PER_PIECE
+def padded(vectors: NDArray[np.float32], width: int = 0) -> NDArray[np.float32]:
+    """Vectors with as many zeros behind them as make whole pieces, or a given width."""
+    missing = (width or num_pieces(vectors.shape[1]) * NUMBERS_PER_PIECE) - vectors.shape[1]
     return np.pad(vectors, ((0, 0), (0, missing))) if missing else vectors
 
 
@@ -183,7 +193,7 @@ def _learned(vectors_LD: NDArray[Any]) -> Any:
     dim = sample.shape[1]
     coarse = faiss.IndexFlatIP(dim)
     coarse.add(_centres(sample, number))
-    lists = faiss.IndexIVFPQ(coarse, dim, number, dim // NUMBERS_PER_PIECE, 8, faiss.METRIC_INNER_PRODUCT)
+    lists = faiss.IndexIVFPQ(coarse, dim, number, num_pieces(dim), 4, faiss.METRIC_INNER_PRODUCT)
     # Codes of what remains beside a list's centre measured lower recall of inner products.
     lists.by_residual = False
     lists.pq.cp.niter = ROUNDS
