@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex import native
+
 
 def row_of_entries(matrix: sparse.csr_array, dtype: type[np.integer[Any]] = np.int32) -> NDArray[Any]:
     """The row of each stored entry.
@@ -73,6 +75,10 @@ def sparse_product(left_NM: sparse.csr_array, right_ML: sparse.csr_array) -> spa
     [[4.0, 11.0]]
     """
     num_rows, num_columns = left_NM.shape[0], right_ML.shape[1]
+    if native.is_plain(left_NM, right_ML):
+        found = native.kernels.multiply(*native.arrays_of(left_NM), *native.arrays_of(right_ML), num_columns)
+        values, columns, starts = map(np.frombuffer, found, (np.float32, np.int32, np.int32))
+        return unchecked_csr(values, columns, starts, (num_rows, num_columns))
     if num_rows > _FEW_ROWS:
         product: sparse.csr_array = left_NM @ right_ML
         product.sort_indices()
@@ -141,8 +147,13 @@ def values_at(matrix_NL: sparse.csr_array, columns_NK: NDArray[np.integer[Any]])
     >>> values_at(sparse.csr_array(np.array([[0, 3], [5, 0]])), np.array([[1, -1], [1, 0]])).tolist()
     [[3.0, 0.0], [0.0, 5.0]]
     """
-    if matrix_NL.nnz == 0:
+    if len(matrix_NL.data) == 0:
         return np.zeros(columns_NK.shape, dtype=np.float32)
+    if native.is_plain(matrix_NL) and matrix_NL.shape[0] == len(columns_NK):
+        found = np.empty(columns_NK.shape, dtype=np.float32)
+        wanted = np.ascontiguousarray(columns_NK, dtype=np.int64)
+        native.kernels.values_at(*native.arrays_of(matrix_NL), wanted, found)
+        return found
     places, is_stored = find_entries(matrix_NL, columns_NK)
     return np.where(is_stored, matrix_NL.data[places], 0).astype(np.float32)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from unidex import native
 from unidex.sparse_rows import contains
 
 PADDING = -1
@@ -20,6 +21,8 @@ PADDING = -1
 # costs a fraction of sorting by two keys. Ids of more than 31 bits have no room.
 _IDS_BELOW = 1 << 31
 _EMPTY_KEY = np.iinfo(np.int64).max
+# Wider rows are sorted by NumPy.
+_MAX_INSERTED = 256
 
 
 def _descending_keys(scores: NDArray[np.float32]) -> NDArray[np.int32]:
@@ -53,12 +56,31 @@ class TopK:
     scores: NDArray[np.float32]
 
     @classmethod
-    def rank(cls, ids: ArrayLike, scores: ArrayLike) -> TopK:
-        """Order places by score, best first; ties go to the lower id, padding (id < 0 or score -inf) to the end."""
+    def rank(cls, ids: ArrayLike, scores: ArrayLike, k: int | None = None) -> TopK:
+        """Order places by score, best first; ties go to the lower id, padding (id < 0 or score -inf) to the end.
+
+        With ``k``, the first k of them.
+        """
         ids_NK = np.asarray(ids, dtype=np.int64)
         scores_NK = np.asarray(scores, dtype=np.float32)
         if ids_NK.ndim != 2 or ids_NK.shape != scores_NK.shape:
             raise ValueError(f"ids and scores must have one shape, but have {ids_NK.shape} and {scores_NK.shape}")
+        width = ids_NK.shape[1] if k is None else k
+        if native.kernels is not None and len(ids_NK) and width <= _MAX_INSERTED:
+            best = cls._room(len(ids_NK), width)
+            given = np.ascontiguousarray(ids_NK), np.ascontiguousarray(scores_NK)
+            if native.kernels.rank_places(*given, best.ids, best.scores, len(ids_NK)):
+                return best
+        found = cls._sorted(ids_NK, scores_NK)
+        return found if k is None else found.first(k)
+
+    @classmethod
+    def _room(cls, num_texts: int, k: int) -> TopK:
+        """Places to be filled."""
+        return cls(np.empty((num_texts, k), dtype=np.int64), np.empty((num_texts, k), dtype=np.float32))
+
+    @classmethod
+    def _sorted(cls, ids_NK: NDArray[np.int64], scores_NK: NDArray[np.float32]) -> TopK:
         if np.isnan(scores_NK).any():
             raise ValueError("scores must be numbers, but some are NaN; look for a division by zero")
         empty = (ids_NK < 0) | np.isneginf(scores_NK)
@@ -86,6 +108,10 @@ class TopK:
     @classmethod
     def from_csr(cls, scores_NL: sparse.csr_array, k: int | None = None) -> TopK:
         """The k best stored entries of each row; k defaults to the longest row. Stored zeros and negatives count."""
+        if k is not None and k <= _MAX_INSERTED and native.is_plain(scores_NL):
+            best = cls._room(scores_NL.shape[0], k)
+            if native.kernels.best_entries(*native.arrays_of(scores_NL), best.ids, best.scores):
+                return best
         counts = np.diff(scores_NL.indptr)
         width = int(counts.max(initial=0))
         k = width if k is None else k

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex import native
 from unidex.features.groups import NUM_KIND_BITS, Group, Kind
 from unidex.features.vocabulary import Vocabulary
 
@@ -38,7 +39,8 @@ class Weights:
     sublinear: bool = True
 
     @cached_property
-    def _id_bits(self) -> int:
+    def id_bits(self) -> int:
+        """Bits of a feature id in an occurrence."""
         return max(len(self.idf) - 1, 1).bit_length()
 
     def occurrences(self, group: Group, vocabulary: Vocabulary) -> list[NDArray[np.int64]]:
@@ -55,10 +57,16 @@ class Weights:
         self, rows: NDArray[np.int64] | int, ids: NDArray[np.int64], kinds: NDArray[np.int64] | Kind
     ) -> NDArray[np.int64]:
         """Occurrences as numbers."""
-        return ((rows << self._id_bits | ids) << NUM_KIND_BITS) | kinds
+        return ((rows << self.id_bits | ids) << NUM_KIND_BITS) | kinds
 
     def rows(self, occurrences: NDArray[np.int64], num_rows: int) -> Rows:
         """The weighted rows of occurrences in any order; these are sorted in place."""
+        if native.kernels is not None:
+            counts = np.empty(num_rows, dtype=np.int64)
+            ids, weights = np.empty(len(occurrences), dtype=np.int32), np.empty(len(occurrences), dtype=np.float32)
+            tf_table = _TF if self.sublinear else _TF[:0]
+            entries = native.kernels.weigh_rows(self.idf, tf_table, occurrences, counts, ids, weights, self.id_bits)
+            return Rows(counts, ids[:entries], weights[:entries])
         occurrences.sort()
         firsts = _firsts(occurrences)
         tf = np.empty_like(firsts)
@@ -66,14 +74,14 @@ class Weights:
         tf[-1:] = len(occurrences) - firsts[-1:]
         distinct = occurrences[firsts]
         pairs = distinct >> NUM_KIND_BITS
-        ids, rows = pairs & ((1 << self._id_bits) - 1), pairs >> self._id_bits
-        weights = self.idf[ids] * (_sublinear(tf) if self.sublinear else tf.astype(np.float64))
-        # A feature may be of two kinds in one text, as a word and as a part of another: its weights add up.
+        ids, rows = pairs & ((1 << self.id_bits) - 1), pairs >> self.id_bits
+        exact = self.idf[ids] * (_sublinear(tf) if self.sublinear else tf.astype(np.float64))
+        # A feature may be of several kinds in one text, as a word and as a part of another: its weights add up.
         firsts = _firsts(pairs)
         if len(firsts) < len(pairs):
-            weights, ids, rows = np.add.reduceat(weights, firsts), ids[firsts], rows[firsts]
-        weights /= _lengths(weights, rows)
-        return Rows(np.bincount(rows, minlength=num_rows), ids.astype(np.int32), weights.astype(np.float32))
+            exact, ids, rows = np.add.reduceat(exact, firsts), ids[firsts], rows[firsts]
+        exact /= _lengths(exact, rows)
+        return Rows(np.bincount(rows, minlength=num_rows), ids.astype(np.int32), exact.astype(np.float32))
 
 
 def _firsts(values: NDArray[np.int64]) -> NDArray[np.int64]:

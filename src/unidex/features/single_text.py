@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex import native
 from unidex.config import Features as Settings
 from unidex.features.codepoints import codes_of
 from unidex.features.feature_weights import Rows, Weights
@@ -49,10 +50,12 @@ class TextByText:
         words_of_texts = [words_in(text) for text in texts] if self._settings.words else [[] for _ in texts]
         known = self._all_known(chain.from_iterable(words_of_texts))
         brought = [b"".join([known[word][1] for word in words]) for words in words_of_texts]
-        rows = np.arange(len(texts))
-        counts = np.fromiter(map(len, brought), dtype=np.int64, count=len(texts)) // 8
         in_row_0 = np.frombuffer(b"".join(brought), dtype=np.int64)
-        pieces = [in_row_0 + np.repeat(self._weights.pack(rows, np.zeros_like(rows), Kind.WORD), counts)]
+        pieces = [in_row_0]
+        if len(texts) > 1:
+            rows = np.arange(len(texts))
+            counts = np.fromiter(map(len, brought), dtype=np.int64, count=len(texts)) // 8
+            pieces = [in_row_0 + np.repeat(self._weights.pack(rows, np.zeros_like(rows), Kind.WORD), counts)]
         if self._settings.bigrams:
             pieces.append(self._bigrams(words_of_texts, known))
         if self._tokenizer is not None:
@@ -98,6 +101,12 @@ class TextByText:
     def _bigrams(self, words_of_texts: list[list[str]], known: dict[str, tuple[bytes, bytes]]) -> NDArray[np.int64]:
         """The occurrences of bigrams."""
         counts = np.fromiter(map(len, words_of_texts), dtype=np.int64, count=len(words_of_texts))
+        if native.kernels is not None:
+            keys = b"".join([known[word][0] for words in words_of_texts for word in words])
+            found, vocabulary = np.empty(len(keys) // 8, dtype=np.int64), self._vocabulary
+            of_vocabulary = vocabulary.keys, vocabulary.ids, found, vocabulary.num_buckets
+            number = native.kernels.bigrams(keys, counts, *of_vocabulary, self._weights.id_bits)
+            return found[:number]
         row_of_word = np.repeat(np.arange(len(counts)), counts)
         ids = self._bigram_ids([known[word][0] for words in words_of_texts for word in words])
         # The last word of a text and the first of the next are no bigram.

@@ -123,9 +123,14 @@ class Vocabulary:
         """Features with an id of their own, and buckets."""
         return len(self.frequencies)
 
+    @property
+    def num_buckets(self) -> int:
+        """Features that share an id by chance."""
+        return self.num_features - len(self)
+
     def lookup(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The id of each key: its own, that of its bucket, or -1 where there are no buckets."""
-        num_buckets = self.num_features - len(self)
+        num_buckets = self.num_buckets
         others = _buckets(keys, num_buckets) + len(self) if num_buckets else np.full(len(keys), -1, dtype=np.int64)
         if len(self) == 0:
             return others

@@ -78,7 +78,7 @@ def best_of_all(
     ids, scores = np.full(shape, PADDING, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
     ids[text, place] = ids_N[column]
     scores[text, place] = scores_BN.reshape(-1)[candidates] if rescore is None else rescore(text, column)
-    best = TopK.rank(ids, scores).first(k)
+    best = TopK.rank(ids, scores, k)
     for row in crowded.tolist():
         of_row = _best_of_one(scores_BN[row], row, ids_N, k, rescore)
         best.ids[row], best.scores[row] = of_row.ids[0], of_row.scores[0]
@@ -102,5 +102,5 @@ def _best_of_one(
         columns = np.flatnonzero(scores_N >= bound)
         if len(columns) <= MAX_RESCORED:
             exact = rescore(np.full(len(columns), row), columns)
-            return TopK.rank(ids_N[columns][None], exact[None]).first(k)
-    return TopK.rank(ids_N[None], scores_N[None]).first(k)
+            return TopK.rank(ids_N[columns][None], exact[None], k)
+    return TopK.rank(ids_N[None], scores_N[None], k)

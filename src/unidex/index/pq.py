@@ -129,7 +129,7 @@ class PqIndex(StoredVectors):
         texts_at_once = max(1, CANDIDATES_AT_ONCE // fetched)
         starts = range(0, len(queries), texts_at_once)
         blocks = [self._search_codes(queries[s : s + texts_at_once], k, fetched, wanted, hidden) for s in starts]
-        return TopK.concatenate(blocks)
+        return blocks[0] if len(blocks) == 1 else TopK.concatenate(blocks)
 
     def _append(self, vectors: Vectors) -> None:
         for start in range(0, len(vectors), ROWS_AT_ONCE):
@@ -190,12 +190,12 @@ class PqIndex(StoredVectors):
         ids_BC = self._points.labels(found)
         if hidden is not None:
             ids_BC[hidden[ids_BC]] = -1
-        best = self._scored(queries, ids_BC).first(k)
+        best = self._scored(queries, ids_BC, k)
         return self._fill_short(best, np.count_nonzero(ids_BC >= 0, axis=1) < wanted / 2, queries, hidden)
 
-    def _scored(self, queries: NDArray[np.float32], ids_BC: NDArray[np.int64]) -> TopK:
-        """The candidates in order of their inner products with the texts; an id of -1 is none."""
-        return TopK.rank(ids_BC, self.inner_products(queries, ids_BC))
+    def _scored(self, queries: NDArray[np.float32], ids_BC: NDArray[np.int64], k: int) -> TopK:
+        """The first k candidates in order of their inner products with the texts; an id of -1 is none."""
+        return TopK.rank(ids_BC, self.inner_products(queries, ids_BC), k)
 
     def _padded(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """The vectors with as many zeros behind them as make whole pieces."""

@@ -136,7 +136,7 @@ class RemoteIndex(Index):
         scores = np.full(ids.shape, -np.inf, dtype=np.float32)
         for row, (own_ids, own_scores) in enumerate(found):
             ids[row, : len(own_ids)], scores[row, : len(own_ids)] = own_ids, own_scores
-        best = TopK.rank(ids, scores).first(k)
+        best = TopK.rank(ids, scores, k)
         # A filter may leave too few of what the database has looked at.
         short = np.flatnonzero(best.ids[:, min(k, num_visible) - 1] < 0)
         if short.size:
@@ -153,7 +153,7 @@ class RemoteIndex(Index):
             found = search_exact(queries, self._attempt(self._fetch, own), k)
             parts.append((np.where(found.ids < 0, PADDING, own[found.ids]), found.scores))
         ids, scores = (np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True))
-        return TopK.rank(ids, scores).first(k)
+        return TopK.rank(ids, scores, k)
 
     def _append(self, vectors: Vectors) -> None:
         ids = np.arange(self._num_ids, self._num_ids + len(vectors))

@@ -44,4 +44,4 @@ def search_shards(
     scores = torch.from_numpy(found.scores).to(queries_BD.device)
     # Row after row of one process, then of the next: side by side they are the candidates of a text.
     sides = [processes.gather(part).view(processes.size, -1, k).transpose(0, 1).flatten(1) for part in (ids, scores)]
-    return TopK.rank(sides[0].cpu().numpy(), sides[1].cpu().numpy()).first(k)
+    return TopK.rank(sides[0].cpu().numpy(), sides[1].cpu().numpy(), k)

@@ -188,7 +188,7 @@ class TreeIndex(Index):
             ids_BK, above_BK = child_candidates(ids_BK, own_BK, self._children[level])
         _, value_BK = self._valued(of_labels, self._vectors, ids_BK, above_BK, None if dead is None else dead[-1])
         found, scores = ids_BK.cpu().numpy(), value_BK.cpu().numpy()
-        return TopK.rank(np.where(scores < 0, PADDING, found), scores).first(k)
+        return TopK.rank(np.where(scores < 0, PADDING, found), scores, k)
 
     def _split(self, queries_BD: Tensor) -> tuple[Tensor, ...]:
         """The columns of queries for labels, and those for each level."""

@@ -37,7 +37,7 @@ def initial_classifiers(
     for times in EXAMINED:
         found = scorer.nearest_by_head(dual_ND[left], "dual", NUM_NEAREST * times)
         trained = (found.ids >= 0) & trained_L[found.ids]
-        near[left] = TopK.rank(np.where(trained, found.ids, PADDING), found.scores).first(NUM_NEAREST).ids
+        near[left] = TopK.rank(np.where(trained, found.ids, PADDING), found.scores, NUM_NEAREST).ids
         left = left[near[left, -1] < 0]
         if len(left) == 0:
             break

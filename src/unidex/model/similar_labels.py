@@ -104,7 +104,7 @@ def similar_in_data(dataset: Dataset, wanted: str, k: int = 10) -> dict[str, Any
     label = find_label(wanted, labels)
     shares_L = correlations(dataset.train.positives, label)
     ids = np.flatnonzero(shares_L)
-    found = TopK.rank(ids[None], shares_L[None, ids]).first(k)
+    found = TopK.rank(ids[None], shares_L[None, ids], k)
     return _result(dataset.name, "texts", labels, label, found)
 
 

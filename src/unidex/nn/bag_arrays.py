@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex import native
 from unidex.config import Config
 from unidex.features.cache import cached_transform
 from unidex.features.extractor import FeatureExtractor
 from unidex.nn.array_network import Linear, Weights, unit_rows
 from unidex.sparse_rows import unchecked_csr
+from unidex.storage.eight_bits import BLOCK as EIGHT_BIT_BLOCK
 from unidex.storage.eight_bits import EightBitRows, Table, read_table, table_arrays
 
 FEW_TEXTS = 64
@@ -111,6 +113,13 @@ class BagArrays:
 
     def _sums(self, values: NDArray[Any], columns: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.float32]:
         """The weighted sum of the vectors that each row names."""
+        if native.kernels is not None and isinstance(self.table, EightBitRows) and self.dim % EIGHT_BIT_BLOCK == 0:
+            sums = np.empty((len(starts) - 1, self.dim), dtype=np.float32)
+            entries = (part.astype(kind, copy=False) for part, kind in zip((values, columns, starts), "fii", strict=True))
+            native.kernels.sum_rows(
+                *entries, self.table.codes_RD, self.table.scales_RG, sums, self.dim, EIGHT_BIT_BLOCK
+            )
+            return sums
         if len(columns) <= _FEW_ENTRIES:
             places: NDArray[Any] = np.arange(len(columns))
             ids = columns

@@ -193,7 +193,7 @@ class KnnPart:
             raise ValueError(f"excluded must be one id per text ({len(queries_BD)}), but has shape {without_B.shape}")
         found = self._texts.search(queries_BD, self.num_nearest + 1)
         hidden_BK = (found.ids == without_B[:, None]) & (found.ids >= 0)
-        return TopK.rank(found.ids, np.where(hidden_BK, -np.inf, found.scores)).first(self.num_nearest)
+        return TopK.rank(found.ids, np.where(hidden_BK, -np.inf, found.scores), self.num_nearest)
 
     def label_scores(
         self,
@@ -243,7 +243,7 @@ class KnnPart:
             if len(own) > COMPARED:
                 spread = own[np.linspace(0, len(own) - 1, COMPARED).astype(np.int64)]
                 own = np.union1d(spread, near[np.isin(near, own)])
-            found.append(TopK.rank(own[None], self._texts.similarities(query_D, own)[None]).first(k))
+            found.append(TopK.rank(own[None], self._texts.similarities(query_D, own)[None], k))
         return found
 
     def add(

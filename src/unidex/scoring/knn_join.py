@@ -80,7 +80,7 @@ def join_scores(
         asked_P &= added_P >= needed_B[text_P]
     text_P, label_P, added_P = text_P[asked_P], label_P[asked_P], added_P[asked_P]
     if len(text_P) == 0:
-        return TopK.rank(found.ids, scores_BK).first(num_places)
+        return TopK.rank(found.ids, scores_BK, num_places)
     scores_P = np.asarray(score_of(text_P, label_P), dtype=np.float32) + added_P
 
     counts_B = np.bincount(text_P, minlength=num_texts)
@@ -89,4 +89,4 @@ def join_scores(
     ids[:, : found.k], scores[:, : found.k] = found.ids, scores_BK
     column_P = found.k + np.arange(len(text_P)) - (np.cumsum(counts_B) - counts_B)[text_P]
     ids[text_P, column_P], scores[text_P, column_P] = label_P, scores_P
-    return TopK.rank(ids, scores).first(num_places)
+    return TopK.rank(ids, scores, num_places)

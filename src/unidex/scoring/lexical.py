@@ -19,17 +19,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from scipy import sparse
 
+from unidex import native
 from unidex.data.concepts import Concepts, further_texts
 from unidex.errors import ModelError
 from unidex.scoring.lexical_columns import HALF, NUM_COLUMNS, OLD_READING, READING, Columns, Reading, WordMemory
-from unidex.scoring.lexical_rows import TextRows, shared_features
+from unidex.scoring.lexical_rows import TextRows, shared_features, word_norms
 from unidex.sparse_rows import csr_from_counts, row_of_entries, sparse_product, unchecked_csr
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
@@ -100,19 +100,28 @@ class LexicalPart:
 
     def rows(self, texts: Sequence[str]) -> sparse.csr_array:
         """The rows of texts, N x F; features that no label has are left out."""
-        columns, starts = (self._memory if len(texts) <= _FEW else self._reading).columns_of(texts)
-        known = self._frequencies_F[columns] > 0
-        num_known = np.append(0, np.cumsum(known))
-        return self._weighted(columns[known], num_known[starts])
+        if len(texts) <= _FEW:
+            columns, counts = self._memory.occurrences(texts)
+        else:
+            columns, ends = self._reading.columns_of(texts)
+            counts = np.diff(ends)
+        if native.kernels is not None and len(columns) < 2**31:
+            starts, weights = np.empty(len(texts) + 1, dtype=np.int32), np.empty(len(columns), dtype=np.float32)
+            of_columns = self._idf_F, self._frequencies_F
+            num_known = native.kernels.weigh_columns(counts, *of_columns, columns, starts, weights)
+            return unchecked_csr(weights[:num_known], columns[:num_known], starts, (len(texts), NUM_COLUMNS))
+        keys = np.unique(np.repeat(np.arange(len(texts)), counts) * NUM_COLUMNS + columns)
+        keys = keys[self._frequencies_F[keys % NUM_COLUMNS] > 0]
+        starts = np.searchsorted(keys, np.arange(len(texts) + 1) * NUM_COLUMNS)
+        return self._weighted((keys % NUM_COLUMNS).astype(np.int32), starts)
 
     def overlaps(self, rows_NF: sparse.csr_array, ids_NK: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
         """What texts share with their candidates: ``word_overlap``, ``char_overlap`` and ``word_coverage``, N x K."""
         num_texts, num_candidates = ids_NK.shape
-        norms_N = self._word_norms_of(rows_NF)
         pairs = np.repeat(np.arange(num_texts), num_candidates), ids_NK.ravel()
-        found = shared_features(rows_NF, norms_N, self._label_rows, *pairs)
+        found = shared_features(rows_NF, self._idf_F, self._label_rows, *pairs)
         if len(self._further_labels):
-            self._add_further(found, rows_NF, norms_N, *pairs)
+            self._add_further(found, rows_NF, *pairs)
         # Trees tell a gap of 1e-7 from one of 0: labels that a text covers equally must have equal numbers.
         rounded = found.round(6).astype(np.float32).reshape(num_texts, num_candidates, 3)
         return {name: rounded[:, :, at] for at, name in enumerate(("word_overlap", "char_overlap", "word_coverage"))}
@@ -121,7 +130,6 @@ class LexicalPart:
         self,
         found_P3: NDArray[np.float64],
         rows_NF: sparse.csr_array,
-        norms_N: NDArray[np.float64],
         texts_P: NDArray[np.int64],
         labels_P: NDArray[np.int64],
     ) -> None:
@@ -131,7 +139,7 @@ class LexicalPart:
         counts = (ends - starts)[pairs]
         firsts = np.cumsum(counts) - counts
         rows = np.repeat(starts[pairs] - firsts, counts) + np.arange(int(counts.sum()))
-        found = shared_features(rows_NF, norms_N, self._further_rows, np.repeat(texts_P[pairs], counts), rows)
+        found = shared_features(rows_NF, self._idf_F, self._further_rows, np.repeat(texts_P[pairs], counts), rows)
         if len(pairs):
             found_P3[pairs] = np.maximum(found_P3[pairs], np.maximum.reduceat(found, firsts))
 
@@ -149,20 +157,15 @@ class LexicalPart:
             own = rows[first : first + _ROWS_AT_ONCE]
             words_so_far = np.append(0, np.cumsum(own.indices < HALF))
             counts.append(np.diff(words_so_far[own.indptr]))
-            norms.append(self._word_norms_of(own))
+            norms.append(word_norms(own, self._idf_F))
         joined = np.concatenate(norms)
         return TextRows(rows, np.concatenate(counts), np.where(joined > 0, joined, 1))
 
-    def _word_norms_of(self, rows_NF: sparse.csr_array) -> NDArray[np.float64]:
-        """The norm of the idf values of words, from rows that were divided by it."""
-        idf = self._idf(rows_NF.indices) * (rows_NF.indices < HALF)
-        norms = np.bincount(row_of_entries(rows_NF), weights=idf * rows_NF.data, minlength=rows_NF.shape[0])
-        return norms.astype(np.float64)
-
-    def _idf(self, columns: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        frequencies = np.minimum(self._frequencies_F[columns], self._num_counted)
-        idf: NDArray[np.float64] = 1 + np.log((1 + self._num_counted) / (1 + frequencies))
-        return idf
+    @cached_property
+    def _idf_F(self) -> NDArray[np.float64]:
+        frequencies_F = np.minimum(self._frequencies_F, self._num_counted)
+        idf_F: NDArray[np.float64] = 1 + np.log((1 + self._num_counted) / (1 + frequencies_F))
+        return idf_F
 
     def sizes(self, ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:
         """The number of words and n-grams of labels."""
@@ -226,6 +229,7 @@ class LexicalPart:
         new = np.unique(columns[0])
         self._frequencies_F = self._frequencies_F.copy()
         self._frequencies_F[new] = np.maximum(self._frequencies_F[new], 1)
+        self.__dict__.pop("_idf_F", None)
 
     def rename(self, label: int, text: str) -> None:
         """Give a label another text; its further texts stay."""
@@ -275,7 +279,7 @@ class LexicalPart:
         for first in range(0, num_rows, _ROWS_AT_ONCE):
             own = starts[first : first + _ROWS_AT_ONCE + 1]
             entries = slice(own[0], own[-1])
-            idf = self._idf(columns[entries])
+            idf = self._idf_F[columns[entries]]
             part = 2 * np.repeat(np.arange(len(own) - 1), np.diff(own)) + (columns[entries] >= HALF)
             norms = np.sqrt(np.bincount(part, weights=idf * idf, minlength=2 * len(own) - 2))
             weights[entries] = idf / norms[part]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Annotated
 
 import numpy as np
@@ -86,17 +85,21 @@ class WordMemory:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._columns: dict[str, tuple[int, ...]] = {}
+        self._columns: dict[str, bytes] = {}  # as bytes, because those are joined quickly
 
-    def columns_of(self, texts: Sequence[str]) -> Columns:
-        """As `Reading.columns_of`: all features of a text are those of its words."""
+    def occurrences(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The columns of the words of each text, one word after the other, and their number per text.
+
+        All features of a text are those of its words.
+        """
         words_of_texts = [words_in(text[: self._reading.max_characters]) for text in texts]
         known = self._columns if len(self._columns) < _MAX_WORDS else {}
         if new := [word for word in set().union(*words_of_texts) if word not in known]:
             columns, starts = self._reading.columns_of(new)
             parts = np.split(columns, starts[1:-1])
-            known.update((word, tuple(part.tolist())) for word, part in zip(new, parts, strict=True))
+            known.update((word, part.tobytes()) for word, part in zip(new, parts, strict=True))
             self._columns = known
-        rows = [sorted(set().union(*(known[word] for word in words))) for words in words_of_texts]
-        found = np.fromiter(chain.from_iterable(rows), dtype=np.int32)
-        return found, np.cumsum([0, *(len(row) for row in rows)])
+        rows = [b"".join([known[word] for word in words]) for words in words_of_texts]
+        counts = np.array([len(row) for row in rows], dtype=np.int64) // 4
+        # A copy that can be written to.
+        return np.frombuffer(bytearray(b"".join(rows)), dtype=np.int32), counts

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.scoring.lexical_columns import NUM_COLUMNS
+from unidex import native
+from unidex.scoring.lexical_columns import HALF, NUM_COLUMNS
 from unidex.sparse_rows import row_of_entries, unchecked_csr
 
 _TEXTS_AT_ONCE = 8
@@ -49,7 +50,7 @@ class TextRows:
 
 def shared_features(
     rows_NF: sparse.csr_array,
-    norms_N: NDArray[np.float64],
+    idf_F: NDArray[np.float64],
     label_rows: TextRows,
     texts_P: NDArray[np.int64],
     rows_P: NDArray[np.int64],
@@ -59,6 +60,12 @@ def shared_features(
     ``texts_P`` ascends.
     """
     found = np.empty((len(rows_P), 3))
+    if native.is_plain(rows_NF, label_rows.rows_RF):
+        of_labels = native.arrays_of(label_rows.rows_RF), (label_rows.num_words_R, label_rows.word_norms_R)
+        native.kernels.share_columns(
+            *native.arrays_of(rows_NF), idf_F, *chain(*of_labels), texts_P, rows_P, found
+        )
+        return found
     dense = _dense_texts()
     at = rows_NF.indices + row_of_entries(rows_NF, np.int64) % _TEXTS_AT_ONCE * NUM_COLUMNS
     bounds = np.searchsorted(texts_P, np.arange(0, rows_NF.shape[0] + _TEXTS_AT_ONCE, _TEXTS_AT_ONCE))
@@ -74,8 +81,15 @@ def shared_features(
         finally:
             dense[at[own]] = 0
     # As idf^2 / |l|^2 = idf^2 / (|x| |l|) * |x| / |l|.
-    np.multiply(found[:, 0], norms_N[texts_P] / label_rows.word_norms_R[rows_P], out=found[:, 2])
+    np.multiply(found[:, 0], word_norms(rows_NF, idf_F)[texts_P] / label_rows.word_norms_R[rows_P], out=found[:, 2])
     return found
+
+
+def word_norms(rows_NF: sparse.csr_array, idf_F: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The norm of the idf values of words, from rows that were divided by it."""
+    idf = idf_F[rows_NF.indices] * (rows_NF.indices < HALF)
+    norms = np.bincount(row_of_entries(rows_NF), weights=idf * rows_NF.data, minlength=rows_NF.shape[0])
+    return norms.astype(np.float64)
 
 
 _rooms = threading.local()

@@ -176,7 +176,7 @@ class NearestTexts:
         parameters = faiss.IndexRefineSearchParameters(k_factor=RANKED_PER_PLACE, base_index_params=probes)
         with threads_for(len(queries)):
             scores, ids = self._lists.search(queries, max(k, MIN_PLACES), params=parameters)
-        return TopK.rank(ids, scores).first(k)
+        return TopK.rank(ids, scores, k)
 
 
 def num_lists(num_texts: int) -> int:

@@ -128,7 +128,7 @@ class Ranker(ABC):
         """The best k candidates of each text."""
         ids_NK = candidates.ids_NK
         scores_NK = np.where(ids_NK < 0, -np.inf, self.scores(candidates.features)).astype(np.float32)
-        return TopK.rank(ids_NK, scores_NK).first(k)
+        return TopK.rank(ids_NK, scores_NK, k)
 
 
 @dataclass(frozen=True)

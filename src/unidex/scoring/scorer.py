@@ -315,7 +315,7 @@ def _continued(best: TopK, found: TopK, k: int) -> TopK:
     below = np.where(np.isfinite(lowest_N), lowest_N, 0) - 1 + of_index - of_index[:, :1]
     ids = np.concatenate([best.ids, np.where(is_new, found.ids, PADDING)], axis=1)
     scores = np.concatenate([best.scores, np.where(is_new, below, -np.inf).astype(np.float32)], axis=1)
-    return TopK.rank(ids, scores).first(k)
+    return TopK.rank(ids, scores, k)
 
 
 def without_repeats(ids_NK: NDArray[np.int64]) -> NDArray[np.int64]:

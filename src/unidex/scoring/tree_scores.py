@@ -14,13 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex import native
+
 # Pairs whose sets of leaves fit the caches.
 _PAIRS_AT_ONCE = 2048
+_KERNEL_LEAVES = 32
 _NUMERICAL = {"0", "2"}
 # The numbers of a tree: their kind, and whether there is one per leaf or one per node.
 _NUMBERS: dict[str, tuple[type[int] | type[float], bool]] = {
@@ -91,10 +95,25 @@ class TreeScores:
     def __call__(self, columns_PF: NDArray[np.float32]) -> NDArray[np.float64]:
         """The sum of the trees for each pair."""
         found = np.empty(len(columns_PF))
+        if native.kernels is not None and self._arrays is not None:
+            columns_FP = np.ascontiguousarray(columns_PF.T)
+            native.kernels.score_trees(*self._arrays, columns_FP, found, self.num_features)
+            return found
         for start in range(0, len(columns_PF), _PAIRS_AT_ONCE):
             block = columns_PF[start : start + _PAIRS_AT_ONCE]
             found[start : start + len(block)] = self.values.take(self._leaves(block)).sum(axis=1)
         return found
+
+    @cached_property
+    def _arrays(self) -> tuple[NDArray[Any], ...] | None:
+        """The trees as the kernel reads them; None for trees of more leaves than it has bits."""
+        if not self.leaves_left or self.leaves_left[0].itemsize > _KERNEL_LEAVES // 8:
+            return None
+        # Leaves that no tree has are never read; with them, every set of bits is within the array.
+        values = np.concatenate([self.values, np.zeros(_KERNEL_LEAVES)])
+        leaves = np.concatenate(self.leaves_left).astype(np.uint32)
+        ends = np.cumsum([len(own) for own in self.thresholds])
+        return np.array(self.features), ends, np.concatenate(self.thresholds), leaves, values, self.firsts
 
     def _leaves(self, columns_PF: NDArray[np.float32]) -> NDArray[np.int64]:
         """The place among the values of the leaf of each pair in each tree."""

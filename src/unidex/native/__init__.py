@@ -1,0 +1,40 @@
+"""Kernels in C for the inner loops of prediction; without them, NumPy computes the same numbers, bit for bit.
+
+The build of the package compiles them where there is a C compiler and the headers of Python (``hatch_build.py``).
+Nothing else depends on them. ``UNIDEX_NATIVE=0`` in the environment leaves them out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from numpy.typing import NDArray
+from scipy import sparse
+
+
+def _load() -> Any:
+    if os.environ.get("UNIDEX_NATIVE") == "0":
+        return None
+    try:
+        return importlib.import_module("unidex.native._kernels")
+    except ImportError:
+        return None
+
+
+# The compiled module, or None.
+kernels: Any = _load()
+
+
+def is_plain(*matrices: sparse.csr_array) -> bool:
+    """Whether the kernels are there and read these matrices: float32, with columns and starts of 32 bits."""
+    return kernels is not None and all(
+        matrix.data.dtype.char == "f" and matrix.indices.dtype.char == "i" and matrix.indptr.dtype.char == "i"
+        for matrix in matrices
+    )
+
+
+def arrays_of(matrix: sparse.csr_array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The arrays of a matrix in the order that the kernels read them."""
+    return matrix.data, matrix.indices, matrix.indptr
