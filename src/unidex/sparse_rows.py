@@ -149,11 +149,6 @@ def values_at(matrix_NL: sparse.csr_array, columns_NK: NDArray[np.integer[Any]])
     """
     if len(matrix_NL.data) == 0:
         return np.zeros(columns_NK.shape, dtype=np.float32)
-    if native.is_plain(matrix_NL) and matrix_NL.shape[0] == len(columns_NK):
-        found = np.empty(columns_NK.shape, dtype=np.float32)
-        wanted = np.ascontiguousarray(columns_NK, dtype=np.int64)
-        native.kernels.values_at(*native.arrays_of(matrix_NL), wanted, found)
-        return found
     places, is_stored = find_entries(matrix_NL, columns_NK)
     return np.where(is_stored, matrix_NL.data[places], 0).astype(np.float32)
 

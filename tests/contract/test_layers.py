@@ -14,7 +14,7 @@ SOURCE = Path(unidex.__file__).parent
 LAYERS = [
     {"errors", "progress"},
     {"config", "recipes"},
-    {"storage"},
+    {"storage", "native"},
     {"sparse_rows", "distributed"},
     {"topk"},
     {"data"},

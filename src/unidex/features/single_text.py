@@ -129,7 +129,7 @@ class TextByText:
             words.append(word)
             ends.append(len(strings))
         lengths = np.fromiter(map(len, strings), dtype=np.int64, count=len(strings))
-        kind_of_each = np.array(kinds)
+        kind_of_each = np.array(kinds, dtype=np.int64)
         seeds = np.where(kind_of_each == Kind.CHARS, np.uint64(NGRAM_SEED), np.uint64(WORD_SEED))
         keys = keys_of_strings(codes_of("".join(strings)), lengths, seeds)
         ids = self._vocabulary.lookup(keys)

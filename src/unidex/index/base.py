@@ -221,6 +221,8 @@ def check_vectors(vectors: Vectors, what: str, dim: int | None = None, *, first:
         raise ValueError(
             f"{what} must have {wanted} per row like the index, but have {found}; encode them with its model"
         )
+    if isinstance(vectors, np.ndarray) and vectors.size <= _CHECKED_AT_ONCE and np.isfinite(vectors).all():
+        return
     rows_at_once = max(1, _CHECKED_AT_ONCE // found)
     for start in range(0, num_rows, rows_at_once):
         block = vectors[start : start + rows_at_once]

@@ -38,6 +38,9 @@ def threads(number: int | None) -> Iterator[None]:
         return
     faiss = library()
     before = faiss.omp_get_max_threads()
+    if before == number:
+        yield
+        return
     faiss.omp_set_num_threads(number)
     try:
         yield
@@ -103,8 +106,8 @@ class StoredVectors(Index):
 
     def _fill_short(self, best: TopK, short_B: NDArray[np.bool_], queries: Any, hidden: Any) -> TopK:
         """The same places, with an exact search in place of those of some texts."""
-        short = np.flatnonzero(short_B)
-        if short.size:
+        if short_B.any():
+            short = np.flatnonzero(short_B)
             exact = self._search_exactly(queries[short], best.k, hidden)
             best.ids[short], best.scores[short] = exact.ids, exact.scores
         return best

@@ -46,7 +46,7 @@ int sum_rows(Csr texts, const int8_t *codes, const float *scales, int64_t rows, 
 /* sparse.c */
 int64_t multiply(Csr left, Csr right, int64_t columns, float **values, int32_t **places, int32_t *starts);
 int is_whole(Csr matrix);
-int values_at(Csr matrix, const int64_t *wanted, int64_t width, float *found);
+float value_at(Csr matrix, int64_t row, int64_t wanted);
 
 /* places.c */
 int rank_places(const int64_t *ids, const float *scores, int64_t rows, int64_t width, int64_t k, int64_t *best_ids,
@@ -56,19 +56,40 @@ int best_entries(Csr matrix, int64_t k, int64_t *best_ids, float *best_scores);
 /* lexical.c */
 int64_t weigh_columns(int32_t *columns, const int64_t *counts, int64_t rows, const double *idf,
                       const int32_t *frequencies, int64_t half, int32_t *starts, float *weights);
-int share_columns(Csr texts, const double *idf, int64_t half, Csr labels, const int64_t *label_words,
-                  const double *label_norms, const int64_t *pair_texts, const int64_t *pair_labels, int64_t pairs,
-                  double *found);
+typedef struct {
+    Csr rows;
+    const int64_t *words; /* per row, before its n-grams */
+    const double *norms;  /* of the words; 1 without any */
+} LabelWords;
+typedef struct TextWords TextWords;
+TextWords *text_words(Csr texts, const double *idf, int64_t half);
+int read_text(TextWords *words, int64_t text);
+int share_words(const TextWords *words, LabelWords labels, int64_t label, double *found);
+void free_words(TextWords *words);
 
 /* ranking.c */
-void compare_places(const float *values, const uint8_t *is_there, int64_t features, int64_t rows, int64_t width,
-                    float *gaps, float *higher);
+typedef struct {
+    const int64_t *ids; /* texts x width; -1 for none */
+    int64_t texts;
+    int64_t width;
+    const float *heads;     /* heads x texts x width */
+    const float *weights;   /* of the heads, of kNN scores and of label priors in the sum; 0 leaves the last two out */
+    int64_t num_heads;
+    Csr knn;                /* texts x labels */
+    const float *nearest;   /* per text */
+    const float *priors;    /* per label */
+    const int64_t *frequencies;
+    int64_t labels;
+    LabelWords label_words;
+    Csr words; /* of the texts */
+} Pairs;
+int describe_pairs(Pairs pairs, TextWords *words, float *columns);
 typedef struct {
     const int64_t *features; /* that comparisons read */
     const int64_t *ends;     /* of their thresholds */
     int64_t num_features;
     const float *thresholds;
-    const uint32_t *leaves; /* possible between two thresholds, one row of sets each */
+    const uint16_t *leaves; /* possible between two thresholds, one row of sets each */
     const double *values;
     const int64_t *firsts;
     int64_t trees;

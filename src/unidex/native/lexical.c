@@ -45,60 +45,73 @@ typedef struct {
     float value;
 } Slot;
 
+/* The words and n-grams of one text at a time, in a table of open addressing. */
+struct TextWords {
+    Csr texts;
+    const double *idf;
+    int64_t half;
+    double norm; /* of the words of the text */
+    int bits;
+    uint32_t last;
+    Slot *slots;
+};
+
 static uint32_t slot_of(uint32_t column, int bits) { return column * 2654435761u >> (32 - bits); }
 
-/* What each text shares with a row of a label: words, n-grams, and the share of the label's words. Pairs of one text
-   follow each other. 1, or 0 for a wrong number, -2 without memory. */
-int share_columns(Csr texts, const double *idf, int64_t half, Csr labels, const int64_t *label_words,
-                  const double *label_norms, const int64_t *pair_texts, const int64_t *pair_labels, int64_t pairs,
-                  double *found) {
+/* Room for the words of any of the texts; NULL without memory or for a wrong matrix. */
+TextWords *text_words(Csr texts, const double *idf, int64_t half) {
+    if (!is_whole(texts)) return NULL;
     int64_t most = 1;
-    for (int64_t row = 0; row < texts.rows; row++) {
-        int64_t own = texts.starts[row + 1] - texts.starts[row];
-        if (own < 0 || texts.starts[row] < 0 || texts.starts[row + 1] > texts.entries) return 0;
+    for (int64_t text = 0; text < texts.rows; text++) {
+        int64_t own = texts.starts[text + 1] - texts.starts[text];
         most = own > most ? own : most;
     }
     int bits = 6;
     while (((int64_t)1 << bits) < 4 * most && bits < 30) bits++;
-    uint32_t last = ((uint32_t)1 << bits) - 1;
-    Slot *slots = malloc(((size_t)last + 1) * sizeof *slots);
-    if (!slots) return -2;
-    int64_t text = -1;
-    double norm = 0;
-    for (int64_t pair = 0; pair < pairs; pair++) {
-        int64_t label = pair_labels[pair];
-        int fits = pair_texts[pair] >= 0 && pair_texts[pair] < texts.rows && label >= 0 && label < labels.rows;
-        if (!fits || labels.starts[label] < 0 || labels.starts[label + 1] > labels.entries) {
-            free(slots);
-            return 0;
-        }
-        if (pair_texts[pair] != text) {
-            text = pair_texts[pair];
-            norm = 0;
-            memset(slots, 0xFF, ((size_t)last + 1) * sizeof *slots);
-            for (int32_t at = texts.starts[text]; at < texts.starts[text + 1]; at++) {
-                uint32_t column = (uint32_t)texts.columns[at], slot = slot_of(column, bits);
-                if ((int64_t)column >= 2 * half) {
-                    free(slots);
-                    return 0;
-                }
-                if ((int64_t)column < half) norm += idf[column] * (double)texts.values[at];
-                while (slots[slot].column != UINT32_MAX) slot = (slot + 1) & last;
-                slots[slot] = (Slot){column, texts.values[at]};
-            }
-        }
-        double sums[2] = {0, 0};
-        int64_t ngrams = labels.starts[label] + label_words[label];
-        for (int64_t at = labels.starts[label]; at < labels.starts[label + 1]; at++) {
-            uint32_t column = (uint32_t)labels.columns[at], slot = slot_of(column, bits);
-            while (slots[slot].column != column && slots[slot].column != UINT32_MAX) slot = (slot + 1) & last;
-            if (slots[slot].column == column)
-                sums[at >= ngrams] += (double)labels.values[at] * (double)slots[slot].value;
-        }
-        found[3 * pair] = sums[0];
-        found[3 * pair + 1] = sums[1];
-        found[3 * pair + 2] = sums[0] * (norm / label_norms[label]);
+    TextWords *words = malloc(sizeof *words);
+    if (!words) return NULL;
+    *words = (TextWords){texts, idf, half, 0, bits, ((uint32_t)1 << bits) - 1, NULL};
+    words->slots = malloc(((size_t)1 << bits) * sizeof *words->slots);
+    if (words->slots) return words;
+    free(words);
+    return NULL;
+}
+
+void free_words(TextWords *words) {
+    free(words->slots);
+    free(words);
+}
+
+/* Put a text into the table; 0 for a wrong number. */
+int read_text(TextWords *words, int64_t text) {
+    if (text < 0 || text >= words->texts.rows) return 0;
+    memset(words->slots, 0xFF, ((size_t)words->last + 1) * sizeof *words->slots);
+    words->norm = 0;
+    for (int32_t at = words->texts.starts[text]; at < words->texts.starts[text + 1]; at++) {
+        uint32_t column = (uint32_t)words->texts.columns[at], slot = slot_of(column, words->bits);
+        if ((int64_t)column >= 2 * words->half) return 0;
+        if ((int64_t)column < words->half) words->norm += words->idf[column] * (double)words->texts.values[at];
+        while (words->slots[slot].column != UINT32_MAX) slot = (slot + 1) & words->last;
+        words->slots[slot] = (Slot){column, words->texts.values[at]};
     }
-    free(slots);
+    return 1;
+}
+
+/* What the text shares with a label: words, n-grams, and the share of the label's words; 0 for a wrong number. */
+int share_words(const TextWords *words, LabelWords labels, int64_t label, double *found) {
+    if (label < 0 || label >= labels.rows.rows) return 0;
+    int64_t at = labels.rows.starts[label], end = labels.rows.starts[label + 1], ngrams = at + labels.words[label];
+    if (at < 0 || end > labels.rows.entries) return 0;
+    double sums[2] = {0, 0};
+    for (; at < end; at++) {
+        uint32_t column = (uint32_t)labels.rows.columns[at], slot = slot_of(column, words->bits);
+        while (words->slots[slot].column != column && words->slots[slot].column != UINT32_MAX)
+            slot = (slot + 1) & words->last;
+        if (words->slots[slot].column == column)
+            sums[at >= ngrams] += (double)labels.rows.values[at] * (double)words->slots[slot].value;
+    }
+    found[0] = sums[0];
+    found[1] = sums[1];
+    found[2] = sums[0] * (words->norm / labels.norms[label]);
     return 1;
 }

@@ -6,7 +6,7 @@
 
 #include "kernels.h"
 
-#define MAX_BUFFERS 16
+#define MAX_BUFFERS 20
 
 typedef struct {
     Py_buffer own[MAX_BUFFERS];
@@ -153,23 +153,6 @@ static PyObject *py_multiply(PyObject *self, PyObject *const *arguments, Py_ssiz
     return finish(&buffers, result, entries >= 0 ? NULL : entries == -1 ? NUMBERS : MEMORY);
 }
 
-/* values_at(values, columns, starts, wanted, found) */
-static PyObject *py_values_at(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
-    Buffers buffers;
-    void *p[5];
-    if (count != 5) return PyErr_Format(PyExc_TypeError, "values_at takes 5 arguments");
-    if (!take_all(&buffers, arguments, 4, 1, p)) return NULL;
-    Csr found = matrix(&buffers, p, 0);
-    int64_t wanted = numbers(&buffers, 3, 8);
-    if (!is_matrix(found, &buffers, 0) || numbers(&buffers, 4, 4) != wanted || (found.rows ? wanted % found.rows : wanted))
-        return finish(&buffers, NULL, SIZES);
-    int is_done;
-    Py_BEGIN_ALLOW_THREADS
-    is_done = values_at(found, p[3], found.rows ? wanted / found.rows : 0, p[4]);
-    Py_END_ALLOW_THREADS
-    return finish(&buffers, is_done ? Py_NewRef(Py_None) : NULL, is_done ? NULL : NUMBERS);
-}
-
 /* rank_places(ids, scores, best_ids, best_scores, rows) -> whether it could */
 static PyObject *py_rank_places(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     Buffers buffers;
@@ -222,39 +205,59 @@ static PyObject *py_weigh_columns(PyObject *self, PyObject *const *arguments, Py
 }
 
 /* share_columns(values, columns, starts, idf, values, columns, starts, label_words, label_norms, pair_texts,
-   pair_labels, found) */
+   pair_labels, found); pairs of one text follow each other */
 static PyObject *py_share_columns(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     Buffers buffers;
     void *p[12];
     if (count != 12) return PyErr_Format(PyExc_TypeError, "share_columns takes 12 arguments");
     if (!take_all(&buffers, arguments, 11, 1, p)) return NULL;
-    Csr texts = matrix(&buffers, p, 0), labels = matrix(&buffers, p, 4);
-    int64_t pairs = numbers(&buffers, 9, 8);
-    if (!is_matrix(texts, &buffers, 0) || !is_matrix(labels, &buffers, 4) || numbers(&buffers, 7, 8) != labels.rows ||
-        numbers(&buffers, 8, 8) != labels.rows ||
+    Csr texts = matrix(&buffers, p, 0);
+    LabelWords labels = {matrix(&buffers, p, 4), p[7], p[8]};
+    int64_t pairs = numbers(&buffers, 9, 8), *pair_texts = p[9], *pair_labels = p[10], text = -1;
+    double *found = p[11];
+    if (!is_matrix(texts, &buffers, 0) || !is_matrix(labels.rows, &buffers, 4) ||
+        numbers(&buffers, 7, 8) != labels.rows.rows || numbers(&buffers, 8, 8) != labels.rows.rows ||
         numbers(&buffers, 10, 8) != pairs || numbers(&buffers, 11, 8) != 3 * pairs)
         return finish(&buffers, NULL, SIZES);
-    int is_done;
+    TextWords *words = text_words(texts, p[3], numbers(&buffers, 3, 8) / 2);
+    if (!words) return finish(&buffers, NULL, MEMORY);
+    int is_done = 1;
     Py_BEGIN_ALLOW_THREADS
-    is_done = share_columns(texts, p[3], numbers(&buffers, 3, 8) / 2, labels, p[7], p[8], p[9], p[10], pairs, p[11]);
+    for (int64_t pair = 0; is_done && pair < pairs; pair++) {
+        if (pair_texts[pair] != text) is_done = read_text(words, text = pair_texts[pair]);
+        if (is_done) is_done = share_words(words, labels, pair_labels[pair], found + 3 * pair);
+    }
     Py_END_ALLOW_THREADS
-    if (is_done != 1) return finish(&buffers, NULL, is_done ? MEMORY : NUMBERS);
-    return finish(&buffers, Py_NewRef(Py_None), NULL);
+    free_words(words);
+    return finish(&buffers, is_done ? Py_NewRef(Py_None) : NULL, is_done ? NULL : NUMBERS);
 }
 
-/* compare_places(values, is_there, gaps, higher, rows, width) */
-static PyObject *py_compare_places(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+/* describe_pairs(ids, heads, weights, knn values, columns, starts, nearest, priors, frequencies, idf, texts' values,
+   columns, starts, labels' values, columns, starts, label_words, label_norms, found) */
+static PyObject *py_describe_pairs(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     Buffers buffers;
-    void *p[4];
-    if (count != 6) return PyErr_Format(PyExc_TypeError, "compare_places takes 6 arguments");
-    if (!take_all(&buffers, arguments, 2, 2, p)) return NULL;
-    int64_t rows = whole(arguments[4]), width = whole(arguments[5]), all = numbers(&buffers, 0, 4);
-    if (rows < 1 || width < 1 || numbers(&buffers, 1, 1) != rows * width || all % (rows * width) ||
-        numbers(&buffers, 2, 4) != all || numbers(&buffers, 3, 4) != all)
-        return finish(&buffers, NULL, SIZES);
+    void *p[19];
+    if (count != 19) return PyErr_Format(PyExc_TypeError, "describe_pairs takes 19 arguments");
+    if (!take_all(&buffers, arguments, 18, 1, p)) return NULL;
+    Csr knn = matrix(&buffers, p, 3), texts = matrix(&buffers, p, 10);
+    LabelWords label_words = {matrix(&buffers, p, 13), p[16], p[17]};
+    int64_t rows = texts.rows, labels = label_words.rows.rows, all = numbers(&buffers, 0, 8);
+    int64_t heads = numbers(&buffers, 2, 4) - 2, width = rows > 0 ? all / rows : 0;
+    int fits = is_matrix(knn, &buffers, 3) && is_matrix(texts, &buffers, 10) && is_matrix(label_words.rows, &buffers, 13);
+    fits = fits && heads > 0 && width * rows == all && numbers(&buffers, 1, 4) == heads * all && is_whole(knn);
+    fits = fits && knn.rows == rows && numbers(&buffers, 6, 4) == rows && numbers(&buffers, 7, 4) == labels;
+    fits = fits && numbers(&buffers, 8, 8) == labels && numbers(&buffers, 16, 8) == labels;
+    fits = fits && numbers(&buffers, 17, 8) == labels && numbers(&buffers, 18, 4) == (3 * heads + 17) * all;
+    if (!fits) return finish(&buffers, NULL, SIZES);
+    Pairs pairs = {p[0], rows, width, p[1], p[2], heads, knn, p[6], p[7], p[8], labels, label_words, texts};
+    TextWords *words = text_words(texts, p[9], numbers(&buffers, 9, 8) / 2);
+    if (!words) return finish(&buffers, NULL, MEMORY);
+    int is_done;
     Py_BEGIN_ALLOW_THREADS
-    compare_places(p[0], p[1], all / (rows * width), rows, width, p[2], p[3]);
+    is_done = describe_pairs(pairs, words, p[18]);
     Py_END_ALLOW_THREADS
+    free_words(words);
+    if (is_done != 1) return finish(&buffers, NULL, is_done ? MEMORY : NUMBERS);
     return finish(&buffers, Py_NewRef(Py_None), NULL);
 }
 
@@ -267,14 +270,14 @@ static PyObject *py_score_trees(PyObject *self, PyObject *const *arguments, Py_s
     Trees trees = {p[0], p[1], numbers(&buffers, 0, 8), p[2], p[3], p[4], p[5], numbers(&buffers, 5, 8)};
     int64_t pairs = numbers(&buffers, 7, 8), columns = whole(arguments[8]), thresholds = numbers(&buffers, 2, 4);
     int fits = numbers(&buffers, 1, 8) == trees.num_features && numbers(&buffers, 6, 4) == columns * pairs;
-    fits &= numbers(&buffers, 3, 4) == (thresholds + trees.num_features) * trees.trees;
+    fits &= numbers(&buffers, 3, 2) == (thresholds + trees.num_features) * trees.trees;
     for (int64_t at = 0; fits && at < trees.num_features; at++) {
         fits &= trees.features[at] >= 0 && trees.features[at] < columns;
         fits &= trees.ends[at] >= (at ? trees.ends[at - 1] : 0) && trees.ends[at] <= thresholds;
     }
-    /* A set has at most 32 leaves. */
+    /* A set has at most 16 leaves. */
     for (int64_t tree = 0; fits && tree < trees.trees; tree++)
-        fits &= trees.firsts[tree] >= 0 && trees.firsts[tree] < numbers(&buffers, 4, 8) - 31;
+        fits &= trees.firsts[tree] >= 0 && trees.firsts[tree] < numbers(&buffers, 4, 8) - 15;
     if (!fits) return finish(&buffers, NULL, SIZES);
     int is_done;
     Py_BEGIN_ALLOW_THREADS
@@ -285,9 +288,9 @@ static PyObject *py_score_trees(PyObject *self, PyObject *const *arguments, Py_s
 
 #define KERNEL(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL}
 static PyMethodDef kernels[] = {
-    KERNEL(bigrams),      KERNEL(weigh_rows),    KERNEL(sum_rows),       KERNEL(multiply),    KERNEL(values_at),
-    KERNEL(rank_places),  KERNEL(best_entries),  KERNEL(weigh_columns),  KERNEL(share_columns), KERNEL(compare_places),
-    KERNEL(score_trees),  {NULL, NULL, 0, NULL},
+    KERNEL(bigrams),       KERNEL(weigh_rows),   KERNEL(sum_rows),      KERNEL(multiply),       KERNEL(rank_places),
+    KERNEL(best_entries),  KERNEL(weigh_columns), KERNEL(share_columns), KERNEL(describe_pairs), KERNEL(score_trees),
+    {NULL, NULL, 0, NULL},
 };
 static PyModuleDef_Slot slots[] = {{0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, kernels, slots, NULL, NULL, NULL};

@@ -4,38 +4,86 @@
 
 #include "kernels.h"
 
-/* The distance to the highest value of the text, and the number of candidates with a higher one. */
-WIDE void compare_places(const float *values, const uint8_t *is_there, int64_t features, int64_t rows, int64_t width,
-                         float *gaps, float *higher) {
-    for (int64_t row = 0; row < features * rows; row++) {
-        const float *own = values + row * width;
-        const uint8_t *there = is_there + row % rows * width;
-        float highest = -INFINITY;
-        for (int64_t at = 0; at < width; at++)
-            if (there[at] && own[at] > highest) highest = own[at];
-        float top = isfinite(highest) ? highest : 0;
-        for (int64_t at = 0; at < width; at++) {
-            float value = there[at] ? own[at] : -INFINITY;
-            int32_t number = 0;
-            for (int64_t other = 0; other < width; other++) number += there[other] & (own[other] > value);
-            gaps[row * width + at] = top - value;
-            higher[row * width + at] = (float)number;
-        }
+/* The distance to the highest value of the text, and the number of candidates with a higher one, if asked for. */
+WIDE static void compare(const float *values, const uint8_t *is_there, int64_t width, float *gaps, float *higher) {
+    float highest = -INFINITY;
+    for (int64_t at = 0; at < width; at++)
+        if (is_there[at] && values[at] > highest) highest = values[at];
+    float top = isfinite(highest) ? highest : 0;
+    for (int64_t at = 0; at < width; at++) gaps[at] = top - (is_there[at] ? values[at] : -INFINITY);
+    for (int64_t at = 0; higher && at < width; at++) {
+        float value = is_there[at] ? values[at] : -INFINITY;
+        int32_t number = 0;
+        for (int64_t other = 0; other < width; other++) number += is_there[other] & (values[other] > value);
+        higher[at] = (float)number;
     }
 }
 
-/* The number of thresholds that a value is above; of what is no number, all. */
-static int64_t place_of(const float *thresholds, int64_t count, float value) {
-    int64_t low = 0;
-    while (count > 0) {
-        int64_t half = count / 2;
-        if (value <= thresholds[low + half]) count = half;
-        else {
-            low += half + 1;
-            count -= half + 1;
+/* Six digits behind the point, as NumPy rounds. */
+static float rounded(double value) { return (float)(rint(value * 1e6) / 1e6); }
+
+/* The features of the learned ranker, one column of all pairs after the other: of each head, of the kNN scores and of
+   the weighted sum the value, its gap and its place; of words, n-grams and coverage the value and its gap; the best sum,
+   the nearest text, the frequency, the lengths of label and text. 1, or 0 for a wrong number, -2 without memory. */
+int describe_pairs(Pairs pairs, TextWords *words, float *columns) {
+    int64_t width = pairs.width, size = pairs.texts * width, heads = pairs.num_heads;
+    int64_t knn = 3 * heads, sums = knn + 3, lexical = sums + 3, others = lexical + 6;
+    uint8_t *is_there = malloc((size_t)width + 1);
+    if (!is_there) return -2;
+    for (int64_t text = 0; text < pairs.texts; text++) {
+        float *column = columns + text * width; /* the text in the first column */
+        if (!read_text(words, text)) goto wrong;
+        float length = (float)(pairs.words.starts[text + 1] - pairs.words.starts[text]);
+        for (int64_t at = 0; at < width; at++) {
+            int64_t label = pairs.ids[text * width + at];
+            is_there[at] = label >= 0;
+            label = label < 0 ? 0 : label;
+            if (label >= pairs.labels) goto wrong;
+            float sum = 0, score = value_at(pairs.knn, text, label);
+            for (int64_t head = 0; head < heads; head++) {
+                float value = pairs.heads[head * size + text * width + at], term = pairs.weights[head] * value;
+                column[3 * head * size + at] = value;
+                sum = head ? sum + term : term;
+            }
+            if (pairs.weights[heads] != 0) sum += pairs.weights[heads] * score;
+            if (pairs.weights[heads + 1] != 0) sum += pairs.weights[heads + 1] * pairs.priors[label];
+            column[knn * size + at] = score;
+            column[sums * size + at] = sum;
+            double shared[3];
+            if (!share_words(words, pairs.label_words, label, shared)) goto wrong;
+            for (int part = 0; part < 3; part++) column[(lexical + 2 * part) * size + at] = rounded(shared[part]);
+            Csr rows = pairs.label_words.rows;
+            column[(others + 1) * size + at] = pairs.nearest[text];
+            column[(others + 2) * size + at] = (float)pairs.frequencies[label];
+            column[(others + 3) * size + at] = (float)(rows.starts[label + 1] - rows.starts[label]);
+            column[(others + 4) * size + at] = length;
         }
+        for (int64_t first = 0; first < lexical; first += 3) {
+            float *own = column + first * size;
+            compare(own, is_there, width, own + size, own + 2 * size);
+        }
+        for (int64_t first = lexical; first < others; first += 2)
+            compare(column + first * size, is_there, width, column + (first + 1) * size, NULL);
+        for (int64_t at = 0; at < width; at++)
+            column[others * size + at] = column[sums * size + at] + column[(sums + 1) * size + at];
     }
-    return low;
+    free(is_there);
+    return 1;
+wrong:
+    free(is_there);
+    return 0;
+}
+
+/* The number of thresholds that a value is above; of what is no number, all. Without branches, which the processor
+   would guess wrong. */
+static inline int64_t place_of(const float *thresholds, int64_t count, float value) {
+    const float *first = thresholds;
+    while (count > 1) {
+        int64_t half = count / 2;
+        first += value <= first[half - 1] ? 0 : half;
+        count -= half;
+    }
+    return first - thresholds + (count && !(value <= *first));
 }
 
 /* As NumPy sums an axis: eight sums side by side up to 128 numbers, halves of more. */
@@ -59,44 +107,36 @@ static double sum_numbers(const double *numbers, int64_t count) {
     return sum;
 }
 
-static int lowest_bit(uint32_t set) {
+static inline int lowest_bit(uint16_t set) {
 #if defined(__GNUC__)
     return set ? __builtin_ctz(set) : 0;
 #else
     int bit = 0;
-    while (bit < 31 && !(set >> bit & 1)) bit++;
+    while (bit < 15 && !(set >> bit & 1)) bit++;
     return bit;
 #endif
 }
 
-WIDE static void rule_out(uint32_t *possible, const uint32_t *leaves, int64_t trees) {
-    for (int64_t tree = 0; tree < trees; tree++) possible[tree] &= leaves[tree];
-}
-
 /* The sum of the trees for each pair; columns are those of all pairs, feature after feature. 0 without memory. */
-int score_trees(Trees trees, const float *columns, int64_t pairs, double *scores) {
-    uint32_t *possible = malloc((size_t)trees.trees * sizeof *possible);
+WIDE int score_trees(Trees trees, const float *columns, int64_t pairs, double *scores) {
+    uint16_t *possible = malloc((size_t)trees.trees * sizeof *possible);
     double *values = malloc((size_t)trees.trees * sizeof *values);
-    if (!possible || !values) {
-        free(possible);
-        free(values);
-        return 0;
-    }
-    for (int64_t pair = 0; pair < pairs; pair++) {
+    int is_done = possible && values;
+    for (int64_t pair = 0; is_done && pair < pairs; pair++) {
         memset(possible, 0xFF, (size_t)trees.trees * sizeof *possible);
         for (int64_t feature = 0; feature < trees.num_features; feature++) {
             int64_t first = feature ? trees.ends[feature - 1] : 0;
             float value = columns[trees.features[feature] * pairs + pair];
             int64_t place = place_of(trees.thresholds + first, trees.ends[feature] - first, value);
             /* A feature has one row of sets more than thresholds. */
-            rule_out(possible, trees.leaves + (first + feature + place) * trees.trees, trees.trees);
+            const uint16_t *leaves = trees.leaves + (first + feature + place) * trees.trees;
+            for (int64_t tree = 0; tree < trees.trees; tree++) possible[tree] &= leaves[tree];
         }
-        for (int64_t tree = 0; tree < trees.trees; tree++) {
+        for (int64_t tree = 0; tree < trees.trees; tree++)
             values[tree] = trees.values[trees.firsts[tree] + lowest_bit(possible[tree])];
-        }
         scores[pair] = sum_numbers(values, trees.trees);
     }
     free(possible);
     free(values);
-    return 1;
+    return is_done;
 }

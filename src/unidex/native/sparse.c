@@ -9,7 +9,8 @@ int is_whole(Csr matrix) {
     return 1;
 }
 
-/* The product in new arrays, zeros left out; the number of entries, or -1 for a wrong matrix, -2 without memory. */
+/* The product in new arrays, zeros left out. Where a value on the left is 0, its column may be any number. The
+   number of entries, or -1 for a wrong matrix, -2 without memory. */
 int64_t multiply(Csr left, Csr right, int64_t columns, float **values, int32_t **places, int32_t *starts) {
     if (!is_whole(left)) return -1;
     int64_t most = 0, room = 64, entries = 0;
@@ -17,6 +18,7 @@ int64_t multiply(Csr left, Csr right, int64_t columns, float **values, int32_t *
         int64_t touched = 0;
         for (int32_t at = left.starts[row]; at < left.starts[row + 1]; at++) {
             int32_t own = left.columns[at];
+            if (left.values[at] == 0) continue;
             if (own < 0 || own >= right.rows) return -1;
             if (right.starts[own] < 0 || right.starts[own] > right.starts[own + 1]) return -1;
             if (right.starts[own + 1] > right.entries) return -1;
@@ -39,6 +41,7 @@ int64_t multiply(Csr left, Csr right, int64_t columns, float **values, int32_t *
         for (int32_t at = left.starts[row]; at < left.starts[row + 1]; at++) {
             float value = left.values[at];
             int32_t own = left.columns[at];
+            if (value == 0) continue;
             for (int32_t entry = right.starts[own]; entry < right.starts[own + 1]; entry++) {
                 int32_t column = right.columns[entry];
                 if (column < 0 || column >= columns) {
@@ -71,19 +74,13 @@ done:
     return entries;
 }
 
-/* The value of each row at some columns, 0 where nothing is stored; 0 for a wrong matrix. */
-int values_at(Csr matrix, const int64_t *wanted, int64_t width, float *found) {
-    if (!is_whole(matrix)) return 0;
-    for (int64_t row = 0; row < matrix.rows; row++) {
-        for (int64_t at = row * width; at < (row + 1) * width; at++) {
-            int32_t low = matrix.starts[row], high = matrix.starts[row + 1];
-            while (low < high) {
-                int32_t middle = low + (high - low) / 2;
-                if (matrix.columns[middle] < wanted[at]) low = middle + 1;
-                else high = middle;
-            }
-            found[at] = low < matrix.starts[row + 1] && matrix.columns[low] == wanted[at] ? matrix.values[low] : 0;
-        }
+/* The value of a row at a column; 0 where nothing is stored. */
+float value_at(Csr matrix, int64_t row, int64_t wanted) {
+    int32_t low = matrix.starts[row], high = matrix.starts[row + 1], end = high;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (matrix.columns[middle] < wanted) low = middle + 1;
+        else high = middle;
     }
-    return 1;
+    return low < end && matrix.columns[low] == wanted ? matrix.values[low] : 0;
 }

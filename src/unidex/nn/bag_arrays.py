@@ -115,7 +115,9 @@ class BagArrays:
         """The weighted sum of the vectors that each row names."""
         if native.kernels is not None and isinstance(self.table, EightBitRows) and self.dim % EIGHT_BIT_BLOCK == 0:
             sums = np.empty((len(starts) - 1, self.dim), dtype=np.float32)
-            entries = (part.astype(kind, copy=False) for part, kind in zip((values, columns, starts), "fii", strict=True))
+            entries = (
+                part.astype(kind, copy=False) for part, kind in zip((values, columns, starts), "fii", strict=True)
+            )
             native.kernels.sum_rows(
                 *entries, self.table.codes_RD, self.table.scales_RG, sums, self.dim, EIGHT_BIT_BLOCK
             )

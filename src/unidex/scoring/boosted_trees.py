@@ -21,7 +21,16 @@ from numpy.typing import NDArray
 from unidex.errors import ModelError
 from unidex.scoring.layout import Head, Layout
 from unidex.scoring.pretrained import PRETRAINED
-from unidex.scoring.rankers import LEXICAL, CandidateCounts, Features, Ranker, Rarity, WeightedSum, searched_parts
+from unidex.scoring.rankers import (
+    LEXICAL,
+    CandidateCounts,
+    FeatureColumns,
+    Features,
+    Ranker,
+    Rarity,
+    WeightedSum,
+    searched_parts,
+)
 from unidex.scoring.ranking_features import FEATURES
 from unidex.scoring.tree_scores import TreeScores, checked_text
 
@@ -176,6 +185,8 @@ class BoostedTreesRanker(Ranker):
 
 
 def _columns(features: Features, names: tuple[str, ...]) -> NDArray[np.float32]:
+    if isinstance(features, FeatureColumns) and features.names == names:
+        return features.columns_FNK.reshape(len(names), -1).T
     columns = np.empty((len(names), *features[names[0]].shape), dtype=np.float32)
     for column, name in zip(columns, names, strict=True):
         column[...] = features[name]

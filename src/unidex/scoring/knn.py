@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from unidex import native
 from unidex.data.dataset import canonical
 from unidex.errors import ModelError
 from unidex.index.base import read_manifest, saved_folder
@@ -215,10 +216,14 @@ class KnnPart:
         """``label_scores`` from the nearest training texts."""
         shares_BK = softmax_shares(near.scores, self.temperature)
         # A share that underflows to 0 stays out, and so does padding.
-        kept_BK = shares_BK > 0
-        starts = np.concatenate([[0], np.cumsum(kept_BK.sum(axis=1))]).astype(np.int32)
-        chosen = near.ids[kept_BK].astype(np.int32)
-        shares_BT = unchecked_csr(shares_BK[kept_BK], chosen, starts, (len(near), self.num_texts))
+        if native.is_plain(self._positives):
+            values, chosen, starts = shares_BK.ravel(), near.ids.ravel(), np.arange(len(near) + 1) * near.k
+        else:
+            kept_BK = shares_BK > 0
+            values, chosen = shares_BK[kept_BK], near.ids[kept_BK]
+            starts = np.concatenate([[0], np.cumsum(kept_BK.sum(axis=1))])
+        shape = (len(near), self.num_texts)
+        shares_BT = unchecked_csr(values, chosen.astype(np.int32), starts.astype(np.int32), shape)
         scores_BL = sparse_product(shares_BT, self._positives)
         return scores_BL if hidden_L is None else _without_columns(scores_BL, hidden_L)
 

@@ -107,19 +107,19 @@ class LexicalPart:
             counts = np.diff(ends)
         if native.kernels is not None and len(columns) < 2**31:
             starts, weights = np.empty(len(texts) + 1, dtype=np.int32), np.empty(len(columns), dtype=np.float32)
-            of_columns = self._idf_F, self._frequencies_F
+            of_columns = self.idf_of_columns, self._frequencies_F
             num_known = native.kernels.weigh_columns(counts, *of_columns, columns, starts, weights)
             return unchecked_csr(weights[:num_known], columns[:num_known], starts, (len(texts), NUM_COLUMNS))
         keys = np.unique(np.repeat(np.arange(len(texts)), counts) * NUM_COLUMNS + columns)
         keys = keys[self._frequencies_F[keys % NUM_COLUMNS] > 0]
-        starts = np.searchsorted(keys, np.arange(len(texts) + 1) * NUM_COLUMNS)
-        return self._weighted((keys % NUM_COLUMNS).astype(np.int32), starts)
+        firsts = np.searchsorted(keys, np.arange(len(texts) + 1) * NUM_COLUMNS)
+        return self._weighted((keys % NUM_COLUMNS).astype(np.int32), firsts)
 
     def overlaps(self, rows_NF: sparse.csr_array, ids_NK: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
         """What texts share with their candidates: ``word_overlap``, ``char_overlap`` and ``word_coverage``, N x K."""
         num_texts, num_candidates = ids_NK.shape
         pairs = np.repeat(np.arange(num_texts), num_candidates), ids_NK.ravel()
-        found = shared_features(rows_NF, self._idf_F, self._label_rows, *pairs)
+        found = shared_features(rows_NF, self.idf_of_columns, self._label_rows, *pairs)
         if len(self._further_labels):
             self._add_further(found, rows_NF, *pairs)
         # Trees tell a gap of 1e-7 from one of 0: labels that a text covers equally must have equal numbers.
@@ -139,9 +139,16 @@ class LexicalPart:
         counts = (ends - starts)[pairs]
         firsts = np.cumsum(counts) - counts
         rows = np.repeat(starts[pairs] - firsts, counts) + np.arange(int(counts.sum()))
-        found = shared_features(rows_NF, self._idf_F, self._further_rows, np.repeat(texts_P[pairs], counts), rows)
+        found = shared_features(
+            rows_NF, self.idf_of_columns, self._further_rows, np.repeat(texts_P[pairs], counts), rows
+        )
         if len(pairs):
             found_P3[pairs] = np.maximum(found_P3[pairs], np.maximum.reduceat(found, firsts))
+
+    @property
+    def only_texts(self) -> TextRows | None:
+        """The one text of each label; None where a label has further ones."""
+        return None if len(self._further_labels) else self._label_rows
 
     @cached_property
     def _label_rows(self) -> TextRows:
@@ -157,15 +164,16 @@ class LexicalPart:
             own = rows[first : first + _ROWS_AT_ONCE]
             words_so_far = np.append(0, np.cumsum(own.indices < HALF))
             counts.append(np.diff(words_so_far[own.indptr]))
-            norms.append(word_norms(own, self._idf_F))
+            norms.append(word_norms(own, self.idf_of_columns))
         joined = np.concatenate(norms)
         return TextRows(rows, np.concatenate(counts), np.where(joined > 0, joined, 1))
 
     @cached_property
-    def _idf_F(self) -> NDArray[np.float64]:
+    def idf_of_columns(self) -> NDArray[np.float64]:
+        """The idf of each column."""
         frequencies_F = np.minimum(self._frequencies_F, self._num_counted)
-        idf_F: NDArray[np.float64] = 1 + np.log((1 + self._num_counted) / (1 + frequencies_F))
-        return idf_F
+        idf: NDArray[np.float64] = 1 + np.log((1 + self._num_counted) / (1 + frequencies_F))
+        return idf
 
     def sizes(self, ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:
         """The number of words and n-grams of labels."""
@@ -229,7 +237,7 @@ class LexicalPart:
         new = np.unique(columns[0])
         self._frequencies_F = self._frequencies_F.copy()
         self._frequencies_F[new] = np.maximum(self._frequencies_F[new], 1)
-        self.__dict__.pop("_idf_F", None)
+        self.__dict__.pop("idf_of_columns", None)
 
     def rename(self, label: int, text: str) -> None:
         """Give a label another text; its further texts stay."""
@@ -279,7 +287,7 @@ class LexicalPart:
         for first in range(0, num_rows, _ROWS_AT_ONCE):
             own = starts[first : first + _ROWS_AT_ONCE + 1]
             entries = slice(own[0], own[-1])
-            idf = self._idf_F[columns[entries]]
+            idf = self.idf_of_columns[columns[entries]]
             part = 2 * np.repeat(np.arange(len(own) - 1), np.diff(own)) + (columns[entries] >= HALF)
             norms = np.sqrt(np.bincount(part, weights=idf * idf, minlength=2 * len(own) - 2))
             weights[entries] = idf / norms[part]

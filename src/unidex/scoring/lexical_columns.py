@@ -6,7 +6,8 @@ inflected forms share it: "Bibliotheken" and "Bibliothek" share their beginning.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -16,10 +17,12 @@ from pydantic import Field
 
 from unidex.config.features import Language
 from unidex.data.text_blocks import text_blocks
-from unidex.features.groups import ngrams_in, terms_in
+from unidex.features.codepoints import codes_of
+from unidex.features.groups import NGRAM_SEED, ngrams_in, terms_in
+from unidex.features.hash_keys import keys_of_strings
 from unidex.features.stems import stemmed
-from unidex.features.word_strings import words_in
-from unidex.features.words import Pieces, Words, parts_of
+from unidex.features.word_strings import fold, parts_in, words_in
+from unidex.features.words import MARK, WORD_SEED, Pieces, Words, parts_of
 
 HALF = 1 << 16
 NUM_COLUMNS = 2 * HALF
@@ -95,11 +98,39 @@ class WordMemory:
         words_of_texts = [words_in(text[: self._reading.max_characters]) for text in texts]
         known = self._columns if len(self._columns) < _MAX_WORDS else {}
         if new := [word for word in set().union(*words_of_texts) if word not in known]:
-            columns, starts = self._reading.columns_of(new)
-            parts = np.split(columns, starts[1:-1])
-            known.update((word, part.tobytes()) for word, part in zip(new, parts, strict=True))
+            known.update(zip(new, self._learn(new), strict=True))
             self._columns = known
         rows = [b"".join([known[word] for word in words]) for words in words_of_texts]
         counts = np.array([len(row) for row in rows], dtype=np.int64) // 4
         # A copy that can be written to.
         return np.frombuffer(bytearray(b"".join(rows)), dtype=np.int32), counts
+
+    def _learn(self, words: list[str]) -> Iterator[bytes]:
+        """The columns of each word, as `Reading.columns_of` has them, by the means Python has for strings."""
+        if self._reading.language:
+            columns, starts = self._reading.columns_of(words)
+            yield from (part.tobytes() for part in np.split(columns, starts[1:-1]))
+            return
+        beginning = self._reading.beginning or sys.maxsize
+        strings: list[str] = []
+        ends: list[tuple[int, int]] = []
+        for word in words:
+            letters = fold(word)
+            terms = [letters, *map(fold, parts_in(word))]
+            strings += terms
+            strings += [term[:beginning] for term in terms if len(term) > beginning]
+            middle, marked = len(strings), MARK + letters + MARK
+            if len(marked) > _NGRAM:  # from mark to mark it is the word itself
+                strings += [marked[start : start + _NGRAM] for start in range(len(marked) - _NGRAM + 1)]
+            ends.append((middle, len(strings)))
+        is_ngram = np.zeros(len(strings), dtype=bool)
+        for middle, end in ends:
+            is_ngram[middle:end] = True
+        lengths = np.fromiter(map(len, strings), dtype=np.int64, count=len(strings))
+        seeds = np.where(is_ngram, np.uint64(NGRAM_SEED), np.uint64(WORD_SEED))
+        keys = keys_of_strings(codes_of("".join(strings)), lengths, seeds)
+        columns = ((keys % np.uint64(HALF)).astype(np.int32) + is_ngram * np.int32(HALF)).astype(np.int32)
+        start = 0
+        for _, end in ends:
+            yield columns[start:end].tobytes()
+            start = end

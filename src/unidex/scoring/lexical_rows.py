@@ -62,9 +62,7 @@ def shared_features(
     found = np.empty((len(rows_P), 3))
     if native.is_plain(rows_NF, label_rows.rows_RF):
         of_labels = native.arrays_of(label_rows.rows_RF), (label_rows.num_words_R, label_rows.word_norms_R)
-        native.kernels.share_columns(
-            *native.arrays_of(rows_NF), idf_F, *chain(*of_labels), texts_P, rows_P, found
-        )
+        native.kernels.share_columns(*native.arrays_of(rows_NF), idf_F, *chain(*of_labels), texts_P, rows_P, found)
         return found
     dense = _dense_texts()
     at = rows_NF.indices + row_of_entries(rows_NF, np.int64) % _TEXTS_AT_ONCE * NUM_COLUMNS

@@ -13,6 +13,7 @@ Shapes: B queries, T training texts, D dimensions, K places.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -169,14 +170,19 @@ class NearestTexts:
             self._lists.add(as_array(vectors[start : start + ADDED_AT_ONCE]))
 
     def _search_lists(self, queries: NDArray[np.float32], k: int) -> TopK:
-        faiss = library()
-
-        # Both have names, because faiss keeps no reference to them from Python.
-        probes = faiss.SearchParametersIVF(nprobe=PROBED_LISTS)
-        parameters = faiss.IndexRefineSearchParameters(k_factor=RANKED_PER_PLACE, base_index_params=probes)
         with threads_for(len(queries)):
-            scores, ids = self._lists.search(queries, max(k, MIN_PLACES), params=parameters)
+            scores, ids = self._lists.search(
+                queries, max(k, MIN_PLACES), params=_parameters(PROBED_LISTS, RANKED_PER_PLACE)[0]
+            )
         return TopK.rank(ids, scores, k)
+
+
+@lru_cache
+def _parameters(num_probed: int, ranked_per_place: float) -> tuple[Any, Any]:
+    """How lists are searched, and what that refers to: faiss keeps no reference to it from Python."""
+    faiss = library()
+    probes = faiss.SearchParametersIVF(nprobe=num_probed)
+    return faiss.IndexRefineSearchParameters(k_factor=ranked_per_place, base_index_params=probes), probes
 
 
 def num_lists(num_texts: int) -> int:

@@ -23,6 +23,20 @@ from unidex.scoring.layout import HEADS, Head, Layout, Mode, Weights
 from unidex.topk import TopK
 
 Features = Mapping[str, NDArray[Any]]
+
+
+class FeatureColumns(dict[str, NDArray[Any]]):
+    """Features by name that are views of one array.
+
+    Attributes:
+        names: of its columns.
+        columns_FNK: the array, feature after feature.
+    """
+
+    names: tuple[str, ...] = ()
+    columns_FNK: NDArray[np.float32]
+
+
 # The features of the lexical part.
 LEXICAL = ("word_overlap", "char_overlap", "word_coverage")
 # The power of the inverse propensity in the ranking, by what the user favours.

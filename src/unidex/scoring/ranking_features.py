@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex import native
 from unidex.index import Index
 from unidex.scoring.layout import Head, Layout
 from unidex.scoring.lexical import LexicalPart
@@ -89,30 +88,12 @@ class Pairs:
 
     def compare(self, names: Sequence[str]) -> None:
         """Compute all comparisons among these features at once, which for a few texts costs as much as one."""
-        if native.kernels is not None and self._compare_by_kernel(names):
-            return
         for kind, function in _COMPARED.items():
             compared = [name for name in names if name.endswith(f"_{kind}") and name not in FEATURES]
             bases = [name.removesuffix(f"_{kind}") for name in compared]
             if bases:
                 values = np.where(self.is_there_NK, np.stack([self.feature(base) for base in bases]), -np.inf)
                 self._computed.update(zip(compared, function(values), strict=True))
-
-    def _compare_by_kernel(self, names: Sequence[str]) -> bool:
-        """The same by compiled code; whether it could."""
-        compared = [name.rpartition("_") for name in names if name not in FEATURES]
-        bases = list(dict.fromkeys(base for base, _, kind in compared if kind in _COMPARED))
-        if not bases or not self.ids_NK.size:
-            return False
-        values = np.stack([self.feature(base) for base in bases])
-        if values.dtype != np.float32:
-            return False
-        found = {kind: np.empty_like(values) for kind in _COMPARED}
-        native.kernels.compare_places(values, self.is_there_NK, *found.values(), *self.ids_NK.shape)
-        place_of = {base: place for place, base in enumerate(bases)}
-        for base, _, kind in compared:
-            self._computed[f"{base}_{kind}"] = found[kind][place_of[base]]
-        return True
 
     @cached_property
     def overlaps(self) -> dict[str, NDArray[np.float32]]:

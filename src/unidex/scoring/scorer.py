@@ -22,6 +22,7 @@ from unidex.index.base import hidden_labels
 from unidex.index.exact import search_exact
 from unidex.nn.vectors import Vectors, as_array
 from unidex.scoring.calibration import Calibration
+from unidex.scoring.feature_columns import describe_at_once
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.knn_join import join_scores
 from unidex.scoring.layout import Head, Layout, Mode
@@ -98,6 +99,7 @@ class Scorer:
     calibration: Calibration | None = None
     lexical: LexicalPart | None = None
     pretrained: PretrainedPart | None = None
+    _logarithms: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
 
     def ranker(self, mode: Mode = "both") -> Ranker:
         """The ranker of a mode."""
@@ -297,7 +299,15 @@ class Scorer:
     ) -> Candidates:
         of_labels = (self.labels.frequencies, knn, self.lexical, self.pretrained, frozen)
         pairs = Pairs(self.layout, self.index, queries, ids_NK, ids_NK >= 0, *of_labels)
-        return Candidates(ids_NK, compute_features(pairs, features))
+        at_once = describe_at_once(pairs, features, self._log_frequencies())
+        return Candidates(ids_NK, compute_features(pairs, features) if at_once is None else at_once)
+
+    def _log_frequencies(self) -> NDArray[np.float32]:
+        """ln(1 + frequency) of each label, computed once."""
+        frequencies_L = self.labels.frequencies
+        if self._logarithms is None or self._logarithms[0] is not frequencies_L:
+            self._logarithms = frequencies_L, np.log1p(frequencies_L).astype(np.float32)
+        return self._logarithms[1]
 
 
 def _continued(best: TopK, found: TopK, k: int) -> TopK:

@@ -24,7 +24,7 @@ from unidex import native
 
 # Pairs whose sets of leaves fit the caches.
 _PAIRS_AT_ONCE = 2048
-_KERNEL_LEAVES = 32
+_KERNEL_LEAVES = 16
 _NUMERICAL = {"0", "2"}
 # The numbers of a tree: their kind, and whether there is one per leaf or one per node.
 _NUMBERS: dict[str, tuple[type[int] | type[float], bool]] = {
@@ -111,7 +111,7 @@ class TreeScores:
             return None
         # Leaves that no tree has are never read; with them, every set of bits is within the array.
         values = np.concatenate([self.values, np.zeros(_KERNEL_LEAVES)])
-        leaves = np.concatenate(self.leaves_left).astype(np.uint32)
+        leaves = np.concatenate(self.leaves_left).astype(np.uint16)
         ends = np.cumsum([len(own) for own in self.thresholds])
         return np.array(self.features), ends, np.concatenate(self.thresholds), leaves, values, self.firsts
 

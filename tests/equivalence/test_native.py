@@ -1,0 +1,210 @@
+"""The kernels in C compute what NumPy computes, bit for bit; without a compiler nothing is lost but time."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import unidex
+from helpers.paths import ROOT
+from helpers.synthetic import topics
+from unidex import native
+from unidex.config import Features
+from unidex.features.extractor import FeatureExtractor
+from unidex.nn.bag_arrays import BagArrays
+from unidex.scoring.lexical import LexicalPart
+from unidex.sparse_rows import sparse_product
+from unidex.storage.eight_bits import EightBitRows
+from unidex.topk import TopK
+
+WORDS = [
+    "golden",
+    "Ratio",
+    "getHTTPPort_2",
+    "straße",
+    "北京",
+    "a",
+    "re",
+    "red",
+    "turtles",
+    "turtle",
+    "soup",
+    "ﬁne",
+    "x" * 40,
+]
+TEXTS = ["golden Ratio of turtles", "", "?", "getHTTPPort_2 golden golden 北京 soup", "red re a " * 9, "ﬁne straße"]
+
+
+@pytest.fixture(scope="module")
+def build():
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def compiled(build, tmp_path_factory):
+    """The kernels as the sources are now."""
+    file = tmp_path_factory.mktemp("kernels") / build.NAME
+    reason = build.compile_kernels(file)
+    if reason is not None:
+        pytest.skip(f"the kernels cannot be compiled here: {reason}")
+    spec = importlib.util.spec_from_file_location("unidex.native._kernels", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def both(compiled, monkeypatch):
+    """Call a function by NumPy and by the kernels."""
+
+    def call(function):
+        monkeypatch.setattr(native, "kernels", None)
+        plain = function()
+        monkeypatch.setattr(native, "kernels", compiled)
+        return plain, function()
+
+    return call
+
+
+def same_matrix(one, other):
+    return one.shape == other.shape and all(
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("data", "indices", "indptr")
+    )
+
+
+def same_places(one, other):
+    return np.array_equal(one.ids, other.ids) and np.array_equal(one.scores, other.scores)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_places(both, seed):
+    rng = np.random.default_rng(seed)
+    ids = rng.permuted(np.tile(np.arange(-3, 60), (5, 1)), axis=1)[:, : rng.integers(1, 60)]
+    scores = rng.integers(-4, 4, ids.shape).astype(np.float32) * rng.choice([0.25, -0.0, 1e30])
+    scores[rng.random(ids.shape) < 0.1] = -np.inf
+    for k in (None, 1, 7, 80):
+        assert same_places(*both(lambda k=k: TopK.rank(ids, scores, k)))
+    matrix = sparse.csr_array(np.where(ids > 20, scores, 0).astype(np.float32))
+    for k in (1, 7, 80):
+        assert same_places(*both(lambda k=k: TopK.from_csr(matrix, k)))
+
+
+def test_places_refuse_what_is_no_number(both):
+    def refused():
+        with pytest.raises(ValueError, match="NaN"):
+            TopK.rank([[1]], [[np.nan]])
+        return TopK.rank([[1 << 40, 3]], [[0.5, 0.5]])
+
+    assert same_places(*both(refused))
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 40])
+@pytest.mark.parametrize("seed", range(5))
+def test_products(both, num_rows, seed):
+    rng = np.random.default_rng(seed)
+    left, right = (
+        sparse.csr_array(sparse.random_array(shape, density=0.1, dtype=np.float32, rng=rng))
+        for shape in ((num_rows, 90), (90, 300))
+    )
+    right.data[rng.random(len(right.data)) < 0.2] *= -1
+    for matrix in (left, right):
+        matrix.sort_indices()
+    plain, compiled = both(lambda: sparse_product(left, right))
+    assert same_matrix(plain, compiled)
+
+
+def test_columns_that_are_not_there_are_refused(compiled):
+    values, starts = np.ones(1, dtype=np.float32), np.array([0, 1], dtype=np.int32)
+    good, bad = np.zeros(1, dtype=np.int32), np.array([7], dtype=np.int32)
+    for left, right in ((bad, good), (good, bad)):
+        with pytest.raises(ValueError, match="within"):
+            compiled.multiply(values, left, starts, values, right, starts, 1)
+    with pytest.raises(ValueError, match="fit"):
+        compiled.multiply(values, good, starts, values, good, np.array([0, 9], dtype=np.int32), 1)
+
+
+@pytest.mark.parametrize("num_buckets", [0, 64])
+@pytest.mark.parametrize("sublinear", [True, False])
+def test_feature_rows(both, num_buckets, sublinear):
+    settings = Features(chars=True, num_buckets=num_buckets, sublinear_tf=sublinear, min_df=1, lead_weight=1.0, lead=2)
+    extractor = FeatureExtractor.fit(TEXTS, WORDS, settings)
+    texts = [*TEXTS, "golden " * 3000, *WORDS, "never seen"]
+    for function in (extractor.transform, extractor.transform_few):
+        assert same_matrix(*both(lambda function=function: function(texts)))
+
+
+def test_sums_of_eight_bit_rows(both):
+    extractor = FeatureExtractor.fit(TEXTS, WORDS, Features(chars=True, min_df=1, num_buckets=8))
+    rng = np.random.default_rng(0)
+    table = EightBitRows.of(rng.normal(size=(extractor.num_features, 128)).astype(np.float32))
+    encoder = BagArrays(extractor, table)
+    for texts in (TEXTS, TEXTS * 90):
+        plain, compiled = both(lambda texts=texts: encoder(encoder.prepare(texts)))
+        assert np.array_equal(plain, compiled)
+
+
+@pytest.mark.parametrize("has_further", [False, True])
+def test_lexical_part(both, has_further):
+    from unidex.data.concepts import Concept, Term
+
+    concepts = {1: Concept(texts=(Term("sea food"), Term("Fisch", "de")))} if has_further else None
+    part = LexicalPart.of([*WORDS, "turtle soup", "golden ratio"], concepts)
+    rng = np.random.default_rng(0)
+    for texts in (TEXTS, TEXTS * 7):
+        plain, compiled = both(lambda texts=texts: part.rows(texts))
+        assert same_matrix(plain, compiled)
+        ids = rng.integers(0, part.num_labels, (len(texts), 9))
+        one, other = both(lambda rows=plain, ids=ids: part.overlaps(rows, ids))
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+        assert same_places(*both(lambda rows=plain: part.search(rows, 4)))
+
+
+@pytest.fixture(scope="module")
+def model():
+    dataset = topics(num_labels=40, num_train=700)
+    settings = ["encoder.dim=64", "features.min_df=1", "train.epochs=1", "train.validation=0.5", "train.decay_epochs=1"]
+    settings += ["train.simulate_decay_up_to=0", "augment.method=none", "pool.try_hard_negatives=0"]
+    return unidex.train(dataset, recipe="auto", settings=settings), list(dataset.train.texts[:60])
+
+
+@pytest.mark.parametrize("k", [1, 5, 60])
+def test_a_whole_model(both, model, k):
+    fitted, texts = model
+    assert "place" in " ".join(fitted.scorer.ranker().features), "a ranker of few texts reads fewer features"
+    for some in ([*texts, "", "never seen", "w" * 500], texts[:1], texts[:7]):
+        assert same_places(*both(lambda some=some: fitted.topk(some, k)))
+
+
+def test_features_of_a_model(both, model):
+    fitted, texts = model
+    ids = np.tile(np.array([[3, 0, 7, 2]]), (len(texts), 1))
+    plain, compiled = both(lambda: fitted.scorer.describe(fitted.queries(texts), ids).features)
+    assert plain.keys() == compiled.keys()
+    assert all(np.array_equal(plain[name], compiled[name]) for name in plain)
+
+
+def test_without_a_compiler_the_package_is_built_all_the_same(build, monkeypatch, tmp_path):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert "no-such-compiler" in build.compile_kernels(tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("UNIDEX_NATIVE", "0")
+    assert build.compile_kernels(tmp_path / "file") == "UNIDEX_NATIVE is 0"
+
+
+def test_the_environment_leaves_kernels_out():
+    words = "from unidex import native; print(native.kernels)"
+    found = subprocess.run(
+        [sys.executable, "-c", words],
+        env=os.environ | {"UNIDEX_NATIVE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == "None\n"
