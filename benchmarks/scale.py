@@ -84,6 +84,7 @@ def train_size(folder: Path, scale: ScaleSet) -> dict[str, Any]:
         "train_cpu": sum(phase["cpu_seconds"] for phase in phases.values()) if phases else None,
         "index_cpu": phases.get("search index", {}).get("cpu_seconds"),
         "p1": model.metrics["test"]["P@1"],
+        "phases": phases,
     }
 
 

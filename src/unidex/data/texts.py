@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from unidex.errors import DataError
 from unidex.storage.mapped import read_array
+from unidex.storage.spilled import SpilledArray
 
 _TEXTS_AT_ONCE = 1 << 16
 
@@ -247,17 +248,16 @@ class Texts(Sequence[str]):
 
 
 class Packer:
-    """Collects texts in pieces into one block."""
+    """Collects texts in pieces into one block; many of them in files that have no name."""
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._lengths: list[NDArray[np.int64]] = []
-        self._titles: list[NDArray[np.int32]] = []
+        self._block, self._ends, self._titles = (SpilledArray(kind) for kind in (np.uint8, np.int64, np.int32))
+        self._size = 0
+        self._joined = False
 
     def add(self, texts: Sequence[str]) -> None:
         """Append plain texts."""
-        lengths = self._append(texts)
-        self._titles.append(lengths.astype(np.int32))
+        self._titles.append(self._append(texts))
 
     def add_pairs(self, titles: Sequence[str], contents: Sequence[str]) -> None:
         """Append texts joined from titles and contents by one space; an empty part brings no space."""
@@ -266,27 +266,25 @@ class Packer:
             return
         pairs = zip(titles, contents, strict=True)
         joined = [f"{title} {content}" if title and content else title or content for title, content in pairs]
-        self._append(joined)
-        self._titles.append(_byte_lengths(titles, ascii_only="".join(titles).isascii()).astype(np.int32))
+        lengths = self._append(joined)
+        title_bytes = _byte_lengths(titles, ascii_only="".join(titles).isascii())
+        self._joined = self._joined or bool(np.any(title_bytes != lengths))
+        self._titles.append(title_bytes)
 
     def _append(self, texts: Sequence[str]) -> NDArray[np.int64]:
         block = "".join(texts)
         try:
-            self._pieces.append(block.encode())
+            self._block.append(np.frombuffer(block.encode(), dtype=np.uint8))
         except UnicodeEncodeError:
             raise DataError("a text must be Unicode, but one has half a surrogate pair; mend its escapes") from None
         lengths = _byte_lengths(texts, ascii_only=block.isascii())
-        self._lengths.append(lengths)
+        self._ends.append(self._size + np.cumsum(lengths))
+        self._size += int(lengths.sum())
         return lengths
 
     def texts(self) -> Texts:
         """All that was added."""
-        block = np.frombuffer(b"".join(self._pieces), dtype=np.uint8)
-        lengths = np.concatenate(self._lengths) if self._lengths else np.empty(0, dtype=np.int64)
-        ends = np.cumsum(lengths)
-        titles = np.concatenate(self._titles) if self._titles else np.empty(0, dtype=np.int32)
-        joined = bool(np.any(titles != lengths))
-        return Texts(block, None, ends, titles if joined else None)
+        return Texts(self._block.array(), None, self._ends.array(), self._titles.array() if self._joined else None)
 
 
 class UidPacker(Packer):

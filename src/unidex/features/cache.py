@@ -91,7 +91,8 @@ def _read(place: Path, num_texts: int, num_features: int) -> sparse.csr_array | 
     except (OSError, ValueError, KeyError, TypeError) as error:
         logger.warning("The cached features in %s are damaged (%s). Computing them again.", place, error)
         return None
-    ends = np.concatenate([np.zeros(1, dtype=np.int64), arrays["ends"]])
+    ends = np.zeros(len(arrays["ends"]) + 1, dtype=np.int32 if len(arrays["ids"]) < 1 << 31 else np.int64)
+    ends[1:] = arrays["ends"]
     if len(ends) != num_texts + 1 or len(arrays["ids"]) != ends[-1] or len(arrays["weights"]) != ends[-1]:
         logger.warning("The cached features in %s do not fit the number of texts. Computing them again.", place)
         return None

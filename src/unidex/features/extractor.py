@@ -244,7 +244,7 @@ def as_csr(
 ) -> sparse.csr_array:
     """A matrix over these arrays, without copying ids and weights; ids must ascend in each row."""
     if ends[-1] < 1 << 31:
-        return unchecked_csr(weights, ids, ends.astype(np.int32), (len(ends) - 1, num_features))
+        return unchecked_csr(weights, ids, ends.astype(np.int32, copy=False), (len(ends) - 1, num_features))
     matrix = sparse.csr_array((weights, ids, ends), shape=(len(ends) - 1, num_features), copy=False)
     matrix.has_sorted_indices = True
     matrix.has_canonical_format = True

@@ -10,7 +10,6 @@ Shapes: N texts, T tokens of the longest.
 from __future__ import annotations
 
 import logging
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from unidex.data.texts import row_numbers
 from unidex.errors import DataError
 from unidex.features.hash_keys import places
 from unidex.storage.atomic import unfinished_file
+from unidex.storage.spilled import SpilledArray
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FORMAT = 1  # Changes whenever the same texts and tokenizer would give another file.
-# Tokens beyond so many bytes go to a file that has no name, so that the system can put them out of memory.
-LARGE = 1 << 30
 _BATCH = 4096
 _DTYPE = np.dtype("<i4")
 _BLOCK = 1 << 22
@@ -163,7 +161,7 @@ def tokenise(
         max_length: maximum number of tokens per text, special ones included.
         pad: the one token of a text that has none, so that every text has a vector.
         folder: where token rows are cached: mapped if they are there, else made and stored. Without one,
-            tokens stay in memory up to 1 GiB, and beyond that in an unnamed file of the system's temporary folder.
+            tokens stay in memory up to 256 MiB, and beyond that in an unnamed file of the system's temporary folder.
     """
     if isinstance(texts, str):
         raise DataError("texts must be a sequence of texts, but one text was given; put it in a list")
@@ -196,25 +194,12 @@ def fingerprint(texts: Sequence[str], tokenizer: Tokenizer, max_length: int, pad
 
 
 def _made(texts: Sequence[str], tokenizer: Tokenizer, max_length: int, pad: int) -> TokenRows:
-    blocks: list[NDArray[np.int32]] = []
+    flat = SpilledArray(_DTYPE)
     lengths = [np.empty(0, dtype=np.int64)]
-    size = 0
-    spilled: IO[bytes] | None = None
     for tokens, counts in _tokenised(texts, tokenizer, pad):
-        blocks.append(tokens)
+        flat.append(tokens)
         lengths.append(counts)
-        size += tokens.nbytes
-        if spilled is None and size > LARGE:
-            spilled = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as the map of it
-        if spilled is not None:
-            spilled.writelines(block.data for block in blocks)
-            blocks.clear()
-    if spilled is None:
-        flat = np.concatenate([np.empty(0, dtype=np.int32), *blocks])
-    else:
-        spilled.flush()
-        flat = np.memmap(spilled, dtype=_DTYPE, mode="r")
-    return TokenRows._end_to_end(flat, np.concatenate(lengths), max_length)
+    return TokenRows._end_to_end(flat.array(), np.concatenate(lengths), max_length)
 
 
 def _write(file: IO[bytes], texts: Sequence[str], tokenizer: Tokenizer, pad: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable
 
+ROWS_AT_ONCE = 1 << 18
+
 
 def build_network(
     config: Config,
@@ -21,10 +24,11 @@ def build_network(
     labels: slice | int,
     device: torch.device | str = "cpu",
     tree: LabelTree | None = None,
+    file: Path | None = None,
 ) -> Network:
     """A network before training, with classifiers for so many labels or for a shard of them. The caller seeds torch.
 
-    With ``tree``, also with heads for its clusters.
+    With ``tree``, also with heads for its clusters. With ``file``, the classifiers live there from the beginning.
     """
     heads = config.heads
     dim = heads.dim if heads.projection else encoder.dim
@@ -32,12 +36,10 @@ def build_network(
     dual = DualHead(encoder.dim, dim, normalised=heads.dual_normalised, **options) if heads.dual else None
     classifier = table = None
     if heads.classifier:
-        has_bias = _has_bias(config)
         classifier = ClassifierHead(
-            encoder.dim, dim, searched=heads.classifier_search_vectors, bias=has_bias, **options
+            encoder.dim, dim, searched=heads.classifier_search_vectors, bias=_has_bias(config), **options
         )
-        rows = classifier_rows(config, labels if isinstance(labels, slice) else slice(0, labels), dim)
-        table = RowTable((torch.nn.functional.pad(rows, (0, 1)) if has_bias else rows).to(device))
+        table = _classifiers(config, labels if isinstance(labels, slice) else slice(0, labels), dim, device, file)
     own: Any = None
     if heads.separate_encoders:
         # Its random vectors differ, so that rare features, which stay near their initial vectors, do not err alike in
@@ -59,6 +61,20 @@ def build_network(
         if hasattr(part, "table"):
             part.table.weight = part.table.weight.to(device)
     return network.to(device)
+
+
+def _classifiers(config: Config, labels: slice, dim: int, device: torch.device | str, file: Path | None) -> RowTable:
+    """Classifiers of these labels; in a file, block by block, so that they are never all in memory."""
+    number, width = labels.stop - labels.start, dim + _has_bias(config)
+    table = (
+        RowTable(torch.zeros(number, width, device=device)) if file is None else RowTable.mapped(file, number, width)
+    )
+    for first in range(0, number, ROWS_AT_ONCE):
+        rows = slice(first, min(first + ROWS_AT_ONCE, number))
+        of_labels = slice(labels.start + rows.start, labels.start + rows.stop)
+        table.weight[rows, :dim] = classifier_rows(config, of_labels, dim).to(device)
+        table.weight[rows, dim:] = 0
+    return table
 
 
 def _tree_heads(config: Config, encoder: Any, tree: LabelTree, device: torch.device | str) -> TreeHeads:

@@ -49,11 +49,12 @@ class RowTable:
         self.weight = weight.copy_(self.weight)
         self.file = file
 
-    def zeros(self, what: str) -> Tensor:
-        """State of an optimiser, one number per weight, stored where the table is."""
+    def zeros(self, what: str, dim: int | None = None) -> Tensor:
+        """State of an optimiser, one number per weight unless ``dim`` per row, stored where the table is."""
+        dim = self.dim if dim is None else dim
         if self.file is None:
-            return torch.zeros_like(self.weight)
-        return _mapped(self.file.with_name(f"{self.file.name}.{what}"), self.num_rows, self.dim).zero_()
+            return self.weight.new_zeros(self.num_rows, dim)
+        return _mapped(self.file.with_name(f"{self.file.name}.{what}"), self.num_rows, dim).zero_()
 
     @property
     def num_rows(self) -> int:
@@ -151,7 +152,7 @@ class RowAdam(RowOptimiser):
     def __init__(self, table: RowTable, **options: Any) -> None:
         super().__init__(table, **options)
         self.mean, self.square = table.zeros("mean"), table.zeros("square")
-        self.times = torch.zeros(table.num_rows, 1, device=table.weight.device)
+        self.times = table.zeros("times", 1)
 
     def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
         first, second, eps = 0.9, 0.999, 1e-8
@@ -175,7 +176,7 @@ class RowAdagrad(RowOptimiser):
 
     def __init__(self, table: RowTable, **options: Any) -> None:
         super().__init__(table, **options)
-        self.sum = torch.zeros(table.num_rows, 1, device=table.weight.device)
+        self.sum = table.zeros("sum", 1)
 
     def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
         # norm^2 / D is the mean square without a squared copy of the gradient.

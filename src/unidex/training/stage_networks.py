@@ -115,7 +115,13 @@ class StageNetworks:
             # One tree for all stages and trials.
             self._tree = grow_tree(data.texts, data.positives, config.tree, self.seed)
         tree = self._tree if config.has_tree else None
-        network = build_network(config, self._encoder, shard, self.device, tree)
+        folder = None
+        if config.train.table_storage == "file":
+            assert self.folder is not None
+            folder = self.folder / phase
+            folder.mkdir(parents=True, exist_ok=True)
+        file = None if folder is None else self._table_file(folder, "classifiers")
+        network = build_network(config, self._encoder, shard, self.device, tree, file)
         network.parts = make_parts(network, config, data, self.dataset.train.positives, rows, self.seed, self.processes)
         # Without dropout: initial classifiers are vectors as they are searched.
         network.eval()
@@ -138,15 +144,15 @@ class StageNetworks:
             for table, positives in levels:
                 rows_of_level, biases = slice(0, table.num_rows), table.weight[:, -1]
                 initialise_biases(network, config.heads.classifier_bias, positives, rows_of_level, biases)
-        if config.train.table_storage == "file":
-            assert self.folder is not None
-            folder = self.folder / phase
-            folder.mkdir(parents=True, exist_ok=True)
+        if folder is not None:
             for name, table in network.tables().items():
                 # Tables of the stage before, which is over, stay where they are.
                 if table.file is None:
-                    table.move_to(folder / f"{name}.{self.processes.rank}.table")
+                    table.move_to(self._table_file(folder, name))
         return network
+
+    def _table_file(self, folder: Path, name: str) -> Path:
+        return folder / f"{name}.{self.processes.rank}.table"
 
     @torch.no_grad()
     def _encoded(self, texts: Any) -> NDArray[np.float32]:
