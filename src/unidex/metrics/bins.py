@@ -45,14 +45,14 @@ def frequency_bins(frequencies_L: NDArray[np.integer[Any]], num_bins: int = 5) -
     """
     if num_bins < 1:
         raise ValueError(f"there must be at least one bin, but num_bins is {num_bins}")
-    order = np.argsort(-frequencies_L.astype(np.int64), kind="stable")
+    # Unseen labels, often most of them, start at the very end.
+    bins_L = np.full(len(frequencies_L), num_bins - 1, dtype=np.int64)
+    seen = np.flatnonzero(frequencies_L)
+    order = seen[np.argsort(-frequencies_L[seen].astype(np.int64), kind="stable")]
     falling = frequencies_L[order].astype(np.int64)
     before = np.cumsum(falling) - falling
-    total = int(falling.sum())
-    bins_L = np.empty(len(frequencies_L), dtype=np.int64)
-    # Whole numbers: a cut falls on the same label on every machine. Unseen labels start at the very end.
-    bins_L[order] = np.minimum(num_bins * before // max(total, 1), num_bins - 1)
-    bins_L[frequencies_L == 0] = num_bins - 1
+    # Whole numbers: a cut falls on the same label on every machine.
+    bins_L[order] = np.minimum(num_bins * before // max(int(falling.sum()), 1), num_bins - 1)
     return bins_L
 
 
@@ -89,9 +89,14 @@ def contributions(
     (2, 1.5, 0.0)
     """
     sizes = np.bincount(groups_L, minlength=len(names))
-    volumes = np.bincount(groups_L, weights=frequencies_L, minlength=len(names))
-    num_hits = np.bincount(groups_L, weights=label_hits_L, minlength=len(names))
+    volumes, num_hits = (_sums(groups_L, numbers_L, len(names)) for numbers_L in (frequencies_L, label_hits_L))
     return [
         Bin(name, int(size), float(volume / max(size, 1)), int(found), float(100 * found / (k * num_texts)))
         for name, size, volume, found in zip(names, sizes, volumes, num_hits, strict=True)
     ]
+
+
+def _sums(groups_L: NDArray[np.int64], numbers_L: NDArray[np.integer[Any]], num_groups: int) -> NDArray[np.float64]:
+    """The sum of each group; only labels with other numbers than 0 are copied."""
+    labels = np.flatnonzero(numbers_L)
+    return np.bincount(groups_L[labels], weights=numbers_L[labels], minlength=num_groups).astype(np.float64)

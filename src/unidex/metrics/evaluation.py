@@ -13,7 +13,7 @@ from unidex.data.dataset import Propensity, Split
 from unidex.errors import DataError, listed, quoted
 from unidex.metrics import ranked_lists
 from unidex.metrics.bins import CLASSES, Bin, contributions, frequency_bins, frequency_classes
-from unidex.metrics.propensity import inverse_propensity
+from unidex.metrics.propensity import frequency_weights
 from unidex.sparse_rows import contains
 from unidex.topk import PADDING, TopK
 
@@ -82,9 +82,10 @@ class Evaluation:
         self.num_train = int(num_train)
         self.propensity = Propensity() if propensity is None else propensity
         self.rows_without_truth = rows_without_truth
-        self.label_frequencies = np.array(label_frequencies, dtype=np.int64)
-        self._weights = ranked_lists.LabelWeights.of(
-            inverse_propensity(self.label_frequencies, self.num_train, self.propensity)
+        self.label_frequencies = np.asarray(label_frequencies, dtype=np.int64)
+        # Labels with as many train texts weigh the same.
+        self._weights = ranked_lists.LabelWeights.of_groups(
+            self.label_frequencies, frequency_weights(self.label_frequencies, self.num_train, self.propensity)
         )
         self._asked = ks is not None
         self._names = _names(ks)
@@ -168,7 +169,7 @@ class Evaluation:
         scored_ks = [k for metric, k in self._names if metric in _SCORED]
         if scored_ks:
             # Padding and misses look up label 0 and are worth 0.
-            gains_NK = np.where(hits_NK, self._weights.values[np.where(hits_NK, topk.ids, 0)], 0.0)
+            gains_NK = np.where(hits_NK, self._weights.values(np.where(hits_NK, topk.ids, 0)), 0.0)
             best_NK = ranked_lists.best_gains(truth_NL, self._weights, max(scored_ks))
         for at, (metric, k) in enumerate(self._names):
             if metric in _SCORED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +37,11 @@ def inverse_propensity(
     """
     constants = Propensity() if propensity is None else propensity
     frequencies_L = np.asarray(label_frequencies)
+    _check(frequencies_L, num_train, constants)
+    return _weights(frequencies_L, num_train, constants)
+
+
+def _check(frequencies_L: NDArray[Any], num_train: int, constants: Propensity) -> None:
     if frequencies_L.ndim != 1 or frequencies_L.dtype.kind not in "iu" or bool((frequencies_L < 0).any()):
         raise ValueError(
             "label frequencies must be a vector of whole numbers >= 0, "
@@ -48,6 +54,24 @@ def inverse_propensity(
             f"propensity constant B must be > 0 where a label has no train text, but is 0 and label "
             f"{int(np.argmax(frequencies_L == 0))} has none; set B (1.5 suits most data) or drop such labels"
         )
+
+
+def frequency_weights(
+    frequencies_L: NDArray[np.integer[Any]], num_train: int, propensity: Propensity
+) -> NDArray[np.float64]:
+    """The inverse propensity of every number of train texts from 0 to the highest; of those that no label has, 0.
+
+    >>> frequency_weights(np.array([3, 1]), 3, Propensity(a=1.0, b=1.0)).round(4).tolist()
+    [0.0, 1.0986, 0.0, 1.0493]
+    """
+    _check(frequencies_L, num_train, propensity)
+    present = np.flatnonzero(np.bincount(frequencies_L))
+    found = np.zeros(int(present[-1]) + 1 if len(present) else 0)
+    found[present] = _weights(present, num_train, propensity)
+    return found
+
+
+def _weights(frequencies: NDArray[np.integer[Any]], num_train: int, constants: Propensity) -> NDArray[np.float64]:
     c = max(math.log(max(num_train, 1)) - 1, 0.0) * (constants.b + 1) ** constants.a
-    weights_L: NDArray[np.float64] = 1 + c * (frequencies_L + constants.b) ** -constants.a
-    return weights_L
+    weights: NDArray[np.float64] = 1 + c * (frequencies + constants.b) ** -constants.a
+    return weights

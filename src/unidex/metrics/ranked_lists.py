@@ -166,19 +166,39 @@ def reciprocal_rank(hits_NK: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class LabelWeights:
-    """What a hit on each label is worth, with the labels' order by it, which is made once and used for every batch."""
+    """What a hit on each label is worth. Labels of one group have one weight."""
 
-    values: NDArray[np.float64]  # weight of each label
-    ranks: NDArray[np.int64]  # place of each label by descending weight
+    groups_L: NDArray[np.integer[Any]]  # group of each label
+    values_G: NDArray[np.float64]  # weight of each group
+    ranks_G: NDArray[np.int64]  # place of each group by descending weight
     descending: NDArray[np.float64]  # the weights, largest first
 
     @classmethod
     def of(cls, values_L: NDArray[np.float64]) -> LabelWeights:
-        """Order the labels by weight."""
-        order_L = np.argsort(-values_L, kind="stable")
-        ranks_L = np.empty(len(values_L), dtype=np.int64)
-        ranks_L[order_L] = np.arange(len(values_L))
-        return cls(values_L, ranks_L, values_L[order_L])
+        """Weights of labels, one by one."""
+        return cls.of_groups(np.arange(len(values_L)), values_L)
+
+    @classmethod
+    def of_groups(cls, groups_L: NDArray[np.integer[Any]], values_G: NDArray[np.float64]) -> LabelWeights:
+        """Weights of labels by their groups.
+
+        >>> LabelWeights.of_groups(np.array([1, 0, 1]), np.array([2.0, 5.0])).values(np.array([0, 1])).tolist()
+        [5.0, 2.0]
+        """
+        order_G = np.argsort(-values_G, kind="stable")
+        ranks_G = np.empty(len(values_G), dtype=np.int64)
+        ranks_G[order_G] = np.arange(len(values_G))
+        return cls(groups_L, values_G, ranks_G, values_G[order_G])
+
+    def values(self, labels: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        """Weights of labels."""
+        found: NDArray[np.float64] = self.values_G[self.groups_L[labels]]
+        return found
+
+    def ranks(self, labels: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """Places of labels by descending weight; labels of one group share a place."""
+        found: NDArray[np.int64] = self.ranks_G[self.groups_L[labels]]
+        return found
 
 
 def best_gains(truth_NL: sparse.csr_array, weights: LabelWeights, k: int) -> NDArray[np.float64]:
@@ -198,7 +218,7 @@ def best_gains(truth_NL: sparse.csr_array, weights: LabelWeights, k: int) -> NDA
     counts_N = np.diff(truth_NL.indptr)
     row_of_pair = np.repeat(np.arange(num_rows, dtype=np.int64), counts_N)
     # One plain sort of row-major keys is ten times faster than a lexsort of rows and weights.
-    keys = row_of_pair * num_labels + weights.ranks[truth_NL.indices]
+    keys = row_of_pair * num_labels + weights.ranks(truth_NL.indices)
     keys.sort()
     place = np.arange(truth_NL.nnz) - np.repeat(truth_NL.indptr[:-1], counts_N)
     kept = place < k
