@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unidex.errors import DataError
 from unidex.storage.mapped import read_array
-from unidex.storage.spilled import SpilledArray
+from unidex.storage.spilled_array import SpilledArray
 
 _TEXTS_AT_ONCE = 1 << 16
 

@@ -27,7 +27,7 @@ from unidex.data.texts import row_numbers
 from unidex.errors import DataError
 from unidex.features.hash_keys import places
 from unidex.storage.atomic import unfinished_file
-from unidex.storage.spilled import SpilledArray
+from unidex.storage.spilled_array import SpilledArray
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -22,8 +22,8 @@ from unidex.config.renamed import OLD_NAMES
 from unidex.data.text_hashes import TextHashes
 from unidex.encoders.registry import array_reader, load_encoder, saves_weights
 from unidex.errors import ModelError
-from unidex.model.label_files import read_labels, write_labels
 from unidex.model.label_set import LabelSet
+from unidex.model.saved_labels import read_labels, write_labels
 from unidex.nn.array_network import ENCODER_TABLES, ArrayNetwork
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.fitted_ranker import read_ranker

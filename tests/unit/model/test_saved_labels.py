@@ -9,9 +9,9 @@ from unidex.data.concepts import Concept, Term
 from unidex.data.growing_texts import GrowingTexts, Numbers
 from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
-from unidex.model import label_files
-from unidex.model.label_files import read_labels, write_labels
+from unidex.model import saved_labels
 from unidex.model.label_set import LabelSet, rows_with
+from unidex.model.saved_labels import read_labels, write_labels
 from unidex.model.uid_table import UidTable
 
 TEXTS = ["Roter Schuh", "Hut", "", "Größe 42", "hut"]
@@ -24,7 +24,7 @@ def label_set(uids=("s", "h", "x", "ß", "h2")):
 
 @pytest.fixture(params=["lines", "packed"])
 def form(request, monkeypatch):
-    monkeypatch.setattr(label_files, "PACKED_ABOVE", 0 if request.param == "packed" else 100)
+    monkeypatch.setattr(saved_labels, "PACKED_ABOVE", 0 if request.param == "packed" else 100)
     return request.param
 
 
@@ -78,7 +78,7 @@ def test_equal_hashes_are_told_apart_by_their_uids(monkeypatch):
 
 @pytest.mark.parametrize("name", ["texts.bytes", "texts.ends", "uids.ends", "frequencies", "uid_rows", "uid_hashes"])
 def test_a_packed_file_that_was_cut_short_is_named(monkeypatch, name, tmp_path):
-    monkeypatch.setattr(label_files, "PACKED_ABOVE", 0)
+    monkeypatch.setattr(saved_labels, "PACKED_ABOVE", 0)
     write_labels(tmp_path, label_set())
     file = tmp_path / "labels" / f"{name}.npy"
     file.write_bytes(file.read_bytes()[:-4])

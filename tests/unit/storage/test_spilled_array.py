@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from unidex.data.texts import Packer
-from unidex.storage import spilled
-from unidex.storage.spilled import SpilledArray
+from unidex.storage import spilled_array
+from unidex.storage.spilled_array import SpilledArray
 
 
 @pytest.mark.parametrize("bound", [0, 100, 1 << 20])
 def test_pieces_are_one_array_wherever_they_are(bound, monkeypatch):
-    monkeypatch.setattr(spilled, "LARGE", bound)
+    monkeypatch.setattr(spilled_array, "LARGE", bound)
     pieces = [np.arange(size) for size in (0, 7, 0, 30, 1)]
     numbers = SpilledArray(np.int32)
     for piece in pieces:
@@ -25,7 +25,7 @@ def test_pieces_are_one_array_wherever_they_are(bound, monkeypatch):
 def test_texts_in_files_are_the_same(monkeypatch):
     packers = [Packer(), Packer()]
     for packer, bound in zip(packers, (1 << 20, 10), strict=True):
-        monkeypatch.setattr(spilled, "LARGE", bound)
+        monkeypatch.setattr(spilled_array, "LARGE", bound)
         packer.add(["größe", "", "hat"])
         packer.add_pairs(["Hut", "", "Schuh"], ["blau", "schlicht", ""])
         packer.add(["z"])
