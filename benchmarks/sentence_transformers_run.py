@@ -3,8 +3,9 @@
 usage: python sentence_transformers_run.py WORK.json OUT.npy LOSS BATCH RATE CPU_SECONDS
 
 LOSS is mnrl (MultipleNegativesRankingLoss) or cached (CachedMultipleNegativesRankingLoss, mini-batches of 64). A plain
-loop with the optimiser, warm-up and gradient clipping of the library's own: as many steps as fit into the CPU seconds,
-by the mean of the first steps. Prints one JSON object; OUT.npy has the ids of the best labels of each test text.
+loop with the optimiser, warm-up and gradient clipping of the library's own. Steps end, and rates have decayed to 0,
+when what is left of the CPU seconds suffices for the vectors of all labels, by the time of some of them. Prints one
+JSON object; OUT.npy has the ids of the best labels of each test text.
 """
 
 import json
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer, losses
 
-TIMED_STEPS = 3
+TIMED_LABELS, WARMUP = 512, 0.1
 PLACES = 20
 
 
@@ -30,6 +31,10 @@ def main() -> None:
     data = json.loads(Path(work).read_text(encoding="utf-8"))
     model = SentenceTransformer(data["encoder"], device="cpu")
     model.max_seq_length = data["max_length"]
+    started = time.process_time()
+    some = random.sample(data["labels"], min(TIMED_LABELS, len(data["labels"])))
+    model.encode(some, show_progress_bar=False)
+    left = float(seconds) - (time.process_time() - started) * len(data["labels"]) / len(some)
     if name == "cached":
         loss = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=64)
     else:
@@ -38,9 +43,9 @@ def main() -> None:
     optimiser = torch.optim.AdamW(model.parameters(), lr=float(rate), weight_decay=0.01)
     model.train()
     order: list[int] = []
-    step, num_steps, num_encoded = 0, 0, 0
+    step, num_encoded, done = 0, 0, 0.0
     started = time.process_time()
-    while step < (num_steps or TIMED_STEPS + 1):
+    while done < 1:
         if len(order) < size:
             order = random.sample(range(len(pairs)), len(pairs))
         chosen = [pairs[order.pop()] for _ in range(min(size, len(order)))]
@@ -49,20 +54,18 @@ def main() -> None:
         value = loss(sides, None)
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        warm = max(1, num_steps // 10)
-        left = 1.0 if not num_steps else max(0.0, (num_steps - step) / max(1, num_steps - warm))
+        done = (time.process_time() - started) / left
         for group in optimiser.param_groups:
-            group["lr"] = float(rate) * min((step + 1) / warm, left, 1.0)
+            group["lr"] = float(rate) * max(0.0, min(done / WARMUP, (1 - done) / (1 - WARMUP)))
         optimiser.step()
         optimiser.zero_grad()
         step += 1
-        if step == TIMED_STEPS:
-            num_steps = max(TIMED_STEPS + 1, int(float(seconds) / (time.process_time() - started) * TIMED_STEPS))
+    trained = time.process_time() - started
+    labels = model.encode(data["labels"], normalize_embeddings=True, show_progress_bar=False)
     used = time.process_time() - started
     texts = model.encode(data["test"], normalize_embeddings=True, show_progress_bar=False)
-    labels = model.encode(data["labels"], normalize_embeddings=True, show_progress_bar=False)
     np.save(out, np.argsort(-(texts @ labels.T), axis=1, kind="stable")[:, :PLACES])
-    print(json.dumps({"cpu_seconds": used, "steps": step, "encoded": num_encoded}))
+    print(json.dumps({"cpu_seconds": used, "cpu_seconds_of_steps": trained, "steps": step, "encoded": num_encoded}))
 
 
 main()

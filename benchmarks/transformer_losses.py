@@ -1,11 +1,15 @@
 """Recipes with a transformer beside sentence-transformers at equal CPU time, from the same weights.
 
-usage: python benchmarks/transformer_losses.py DATA --peer PYTHON [--systems depsl,unidec,...] [--epochs 4]
+usage: python benchmarks/transformer_losses.py DATA SYSTEM [--set KEY=VALUE] [--epochs 1] [--out runs.jsonl]
+       python benchmarks/transformer_losses.py DATA mnrl|cached --seconds 200 [--rate 1e-4] [--out runs.jsonl]
+       python benchmarks/transformer_losses.py --table runs.jsonl
 
-Each of our systems trains for so many epochs (linear decay, no held-out texts, vectors of the heads alone: no ranker
-and no kNN part, so that losses and pools are compared); sentence-transformers then gets the CPU seconds of ours, with
-MultipleNegativesRankingLoss and with its cached form, on all pairs of a train text and one of its labels. PYTHON is
-the interpreter of an environment with sentence-transformers. Encoded texts are counted with their labels. One thread.
+SYSTEM is one of `SYSTEMS` below, or a loss of sentence-transformers: mnrl (MultipleNegativesRankingLoss) or cached (its
+cached form), on all pairs of a train text and one of its labels, for as many CPU seconds as given. All systems train in
+one thread. CPU seconds include tokens, training, held-out texts and the vectors of all labels: the model is then
+ready to predict. Our dual encoders and classifiers are ranked by their scores alone (no kNN part, no learned ranker).
+
+With --judge validation a tenth of the train texts takes the place of the test texts, to choose settings.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
 from unidex.encoders.transformer import TransformerEncoder
@@ -31,60 +37,86 @@ from unidex.verbs.score import score_topk
 from unidex.verbs.train import train
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
-# What makes each recipe one of minutes on a CPU; losses and kinds of pools are the recipe's own. One rate, batch and
-# encoder for all, heads on the encoder's own vectors, and unit classifiers that start at the label texts.
-COMMON = [
+PEERS = {"mnrl": "MultipleNegativesRankingLoss", "cached": "CachedMultipleNegativesRankingLoss"}
+# What makes each recipe one of minutes on a CPU: losses are the recipe's own. One encoder and rate for all, heads on
+# its own vectors, pools of the batch's own labels without mining, which would encode all texts and labels once more.
+_COMMON = (
     "encoder.kind=transformer",
     "encoder.path=minilm",
     "encoder.pooling=mean",
     "encoder.own_dropout=false",
     "heads.projection=false",
     "heads.dropout=0.0",
-    "train.lr_encoder=1e-4",
     "train.schedule=linear",
-    "pool.start=0",
-    "pool.refresh_every=2",
-]
-_CLASSIFIER = [
+    "train.lr_encoder=3e-4",
+    "train.validate_every=100",
+)
+_PICKED = ("pool.batches=random", "pool.fill=false", "pool.positives=1", "pool.hard_negatives=0", "pool.size=100000")
+_CLASSIFIER = (
     "heads.classifier_dropout=0.0",
     "heads.classifier_init=label-text",
     "heads.classifier_normalised=true",
     "train.row_optimiser=adagrad",
-    "train.lr_classifier=0.02",
-]
-SYSTEMS: dict[str, list[str]] = {
-    "depsl": ["pool.positives=2", "pool.hard_negatives=1"],
-    "unidec": ["pool.positives=2", "pool.hard_negatives=1", *_CLASSIFIER],
-    "dexml": ["train.chunk=0"],
-    "ngame": _CLASSIFIER,
-    "renee": [*_CLASSIFIER, "loss.temperature=0.05", "heads.classifier_search_vectors=unit"],
+    "train.lr_classifier=0.05",
+)
+SYSTEMS: dict[str, tuple[str, ...]] = {
+    "depsl": _PICKED,
+    "unidec": (*_PICKED, *_CLASSIFIER, "heads.dim=384", "loss.classifier_bce=0"),
+    "dexml": ("train.chunk=1024", "train.batch_size=2048"),
+    "ngame": (*_CLASSIFIER, "stages.classifier.train.epochs=20", "stages.classifier.train.batch_size=256"),
+    "renee": (*_CLASSIFIER, "loss.temperature=0.05", "heads.classifier_search_vectors=unit"),
 }
 
 
 def main() -> None:
-    """Train all and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data")
+    """Train one system and keep its figures, or print the table of all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", nargs="?")
+    parser.add_argument("system", nargs="?", choices=(*SYSTEMS, *PEERS))
     parser.add_argument("--text", default="title")
-    parser.add_argument("--peer", default="", help="python with sentence-transformers; none to leave it out")
-    parser.add_argument("--systems", default=",".join(SYSTEMS))
-    parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--set", action="append", default=[], dest="settings")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--max-length", type=int, default=16)
-    arguments = parser.parse_args()
+    parser.add_argument("--judge", choices=("test", "validation"), default="test")
+    parser.add_argument("--texts", type=int, default=0, help="train on so many texts, drawn at random; 0 for all")
+    parser.add_argument("--judged", type=int, default=0, help="judge on so many texts, drawn at random; 0 for all")
+    parser.add_argument("--seconds", type=float, default=0.0, help="CPU seconds of sentence-transformers")
+    parser.add_argument("--rate", type=float, default=1e-4, help="learning rate of sentence-transformers")
+    parser.add_argument("--peer", default=sys.executable, help="python with sentence-transformers")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", type=Path)
+    chosen = parser.parse_args()
+    if chosen.table:
+        _print_table([json.loads(line) for line in chosen.table.read_text(encoding="utf-8").splitlines()])
+        return
     torch.set_num_threads(1)
-    dataset = read(arguments.data, ReadOptions(text=arguments.text))
-    print("| system | CPU s | steps | encoded per CPU s | " + " | ".join(METRICS) + " |", flush=True)
-    print("|---|" + "---:|" * (3 + len(METRICS)))
-    longest = 0.0
-    for name in arguments.systems.split(","):
-        used = _ours(dataset, name, arguments)
-        longest = max(longest, used)
-    for loss in ("mnrl", "cached") if arguments.peer else ():
-        _theirs(dataset, loss, longest, arguments)
+    dataset = _prepared(read(chosen.data, ReadOptions(text=chosen.text)), chosen)
+    rows = _theirs(dataset, chosen) if chosen.system in PEERS else _ours(dataset, chosen)
+    about = {"data": dataset.name, "judge": chosen.judge, "texts": len(dataset.train), "batch": chosen.batch}
+    about["settings"] = [f"rate={chosen.rate:g}"] if chosen.system in PEERS else chosen.settings
+    rows = [about | row for row in rows]
+    _print_table(rows)
+    if chosen.out:
+        with chosen.out.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def _ours(dataset: Any, name: str, arguments: argparse.Namespace) -> float:
+def _prepared(dataset: Dataset, chosen: argparse.Namespace) -> Dataset:
+    """The data set with the texts that are judged in the place of test texts."""
+    split, test = dataset.train, dataset.test
+    if chosen.judge == "validation":
+        rows, held_out = split_rows(len(split), 0.1, 0)
+        split, test = split.take(rows), split.take(held_out)
+    drawn = np.random.default_rng(0)
+    if chosen.texts:
+        split = split.take(np.sort(drawn.choice(len(split), min(len(split), chosen.texts), replace=False)))
+    if chosen.judged:
+        test = test.take(np.sort(drawn.choice(len(test), min(len(test), chosen.judged), replace=False)))
+    return replace(dataset, train=split, test=test)
+
+
+def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     encoded = 0
     plain = TransformerEncoder.forward
 
@@ -93,56 +125,72 @@ def _ours(dataset: Any, name: str, arguments: argparse.Namespace) -> float:
         encoded += len(rows) if self.training else 0
         return plain(self, rows, *more)
 
-    sizes = [
-        f"train.epochs={arguments.epochs}",
-        f"train.batch_size={arguments.batch}",
-        f"encoder.max_length={arguments.max_length}",
-    ]
+    sizes = (
+        f"train.epochs={chosen.epochs}",
+        f"train.batch_size={chosen.batch}",
+        f"encoder.max_length={chosen.max_length}",
+    )
     TransformerEncoder.forward = counted  # type: ignore[method-assign]
     started = time.process_time()
     try:
-        model = train(dataset, name, settings=[*COMMON, *sizes, *SYSTEMS[name]])
+        # Without test texts: their time is none of training.
+        seen = replace(dataset, test=Split.empty(dataset.num_labels))
+        model = train(seen, chosen.system, settings=[*_COMMON, *sizes, *SYSTEMS[chosen.system], *chosen.settings])
     finally:
         TransformerEncoder.forward = plain  # type: ignore[method-assign]
-    # Without the test that train makes at its end: it is timed and taken off.
-    used = time.process_time() - started
-    started = time.process_time()
-    texts = list(dataset.test.texts)
-    modes = [mode for mode in ("dual", "classifier", "both") if mode in (*model.scorer.layout.heads, "both")]
-    found = {mode: model.topk(texts, 20, mode=mode) for mode in modes}
-    used -= (time.process_time() - started) / len(modes)
-    steps = model.metrics["training"].get("steps") or sum(
-        stage["steps"] for stage in model.metrics["training"]["stages"].values()
-    )
-    for mode, topk in found.items():
-        if mode != "both" or len(modes) > 2:
-            _row(f"`{name}`, {mode}", used, steps, encoded, score_topk(topk, dataset, dataset.test).metrics)
-    return used
+    seconds = time.process_time() - started
+    training = model.metrics["training"]
+    steps = training.get("steps") or sum(stage["steps"] for stage in training["stages"].values())
+    heads = model.scorer.layout.heads
+    rows = []
+    for mode in ("both", *heads) if len(heads) > 1 else heads:
+        found = model.topk(list(dataset.test.texts), 20, mode=mode)
+        row = _row(f"`{chosen.system}`, {mode}", seconds, steps, encoded, found, dataset)
+        rows.append(row | {"fusion": model.config.predict.fusion, "epochs": chosen.epochs})
+    return rows
 
 
-def _theirs(dataset: Any, loss: str, seconds: float, arguments: argparse.Namespace) -> None:
+def _theirs(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     positives = dataset.train.positives.tocoo()
     labels, texts = list(dataset.labels.texts), list(dataset.train.texts)
     pairs = [[texts[row], labels[label]] for row, label in zip(positives.row, positives.col, strict=True)]
-    work = {"encoder": str(minilm_folder()), "max_length": arguments.max_length, "labels": labels, "pairs": pairs}
+    work = {"encoder": str(minilm_folder()), "max_length": chosen.max_length, "labels": labels, "pairs": pairs}
     with tempfile.TemporaryDirectory() as folder:
         file, out = Path(folder) / "work.json", Path(folder) / "out.npy"
         file.write_text(json.dumps(work | {"test": list(dataset.test.texts)}), encoding="utf-8")
         runner = Path(__file__).with_name("sentence_transformers_run.py")
-        command = [arguments.peer, runner, file, out, loss, arguments.batch, 1e-4, seconds]
+        command = [chosen.peer, runner, file, out, chosen.system, chosen.batch, chosen.rate, chosen.seconds]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(done.stderr[-2000:])
         told = json.loads(done.stdout.splitlines()[-1])
         ids = np.load(out).astype(np.int64)
     scores = np.tile(-np.arange(ids.shape[1], dtype=np.float32), (len(ids), 1))
-    found = score_topk(TopK(ids, scores), dataset, dataset.test).metrics
-    _row(f"sentence-transformers, {loss}", told["cpu_seconds"], told["steps"], told["encoded"], found)
+    name = f"sentence-transformers, {PEERS[chosen.system]}"
+    return [_row(name, told["cpu_seconds"], told["steps"], told["encoded"], TopK(ids, scores), dataset, told)]
 
 
-def _row(name: str, seconds: float, steps: int, encoded: int, metrics: dict[str, float]) -> None:
-    numbers = " | ".join(f"{metrics[metric]:.2f}" for metric in METRICS)
-    print(f"| {name} | {seconds:.0f} | {steps} | {encoded / seconds:.0f} | {numbers} |", flush=True)
+def _row(
+    name: str,
+    seconds: float,
+    steps: int,
+    encoded: int,
+    found: TopK,
+    dataset: Dataset,
+    more: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    metrics = score_topk(found, dataset, dataset.test).metrics
+    figures = {metric: round(metrics[metric], 2) for metric in METRICS}
+    return {"name": name, "seconds": round(seconds), "steps": steps, "encoded": encoded, **(more or {}), **figures}
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    print("| system | batch | settings | CPU s | steps | texts encoded | " + " | ".join(METRICS) + " |")
+    print("|---|---:|---|" + "---:|" * (3 + len(METRICS)))
+    for row in rows:
+        numbers = " | ".join(f"{row[metric]:.2f}" for metric in METRICS)
+        about = f"{row['name']} | {row['batch']} | {' '.join(row['settings'])}"
+        print(f"| {about} | {row['seconds']} | {row['steps']} | {row['encoded']:,} | {numbers} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Shapes: N texts, T tokens, D dimensions.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +20,7 @@ from unidex.config import Encoder as Settings
 from unidex.config.capabilities import EncoderCapabilities
 from unidex.encoders.registry import RegisteredEncoder, register
 from unidex.errors import ConfigError, ModelError, listed, quoted
+from unidex.features.token_chunks import chunk_ends
 from unidex.features.tokens import TokenRows, tokenise
 from unidex.features.word_places import trimmed
 from unidex.nn.loss_scale import LossScale
@@ -34,6 +34,7 @@ from unidex.nn.pretrained_source import (
     source_of,
     transformers_library,
 )
+from unidex.nn.recent_vectors import RecentVectors
 from unidex.nn.row_table import Touched
 from unidex.nn.sentence_modules import (
     SentenceModules,
@@ -43,12 +44,11 @@ from unidex.nn.sentence_modules import (
     write_transformer_modules,
 )
 from unidex.nn.static_vectors import MINILM
+from unidex.nn.transformer_setup import check_transformer, cutting_tokenizer, drop_pooler, switch_dropout_off
 
-# Texts of one pass through the layers have at least this share of the longest one's tokens, ...
-_SIMILAR = 0.8
-# ... unless the pass would then have fewer tokens, padding included, than the first number, which keeps a processor
-# busy. No pass has more than the second, which bounds the activations of a layer. For a CPU, one thread gains no more
-# above them; for other devices they are a guess.
+# Minimum and maximum number of tokens, padding included, of one pass through the layers (`chunk_ends`). The first keeps
+# a processor busy, the second bounds the activations of a layer. One thread of a CPU gains no more above them; for
+# other devices they are a guess.
 _TOKENS_ON_CPU = (1024, 4096)
 _TOKENS_ELSEWHERE = (16_384, 65_536)
 
@@ -70,18 +70,12 @@ class TransformerEncoder(nn.Module):
     def __init__(self, model: Any, tokenizer: Any, settings: Settings, modules: SentenceModules | None = None) -> None:
         super().__init__()
         modules = modules or SentenceModules()
-        if getattr(model.config, "is_encoder_decoder", False):
-            raise ModelError(
-                f"a transformer must be an encoder alone, but {model.config.model_type} has a decoder too; take another"
-            )
-        _check_length(model, tokenizer, settings.max_length)
-        if "add_pooling_layer" in inspect.signature(type(model)).parameters:
-            # We pool ourselves: that layer would be saved and moved about, yet never trained.
-            model.pooler = None
+        check_transformer(model, tokenizer, settings.max_length)
+        drop_pooler(model)  # We pool ourselves.
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         if not settings.own_dropout:
-            _drop_nothing(model)
+            switch_dropout_off(model)
         # Weights are float32 whatever they were saved as: half precision loses small steps. autocast rounds copies.
         self.model, self.tokenizer, self.settings = model.float(), tokenizer, settings
         self.pooling = modules.pooling if settings.pooling == "auto" else settings.pooling
@@ -94,14 +88,17 @@ class TransformerEncoder(nn.Module):
             # In place, which keeps the names of weights; lengths differ from chunk to chunk.
             self.model.compile(backend=settings.compile, dynamic=True)
         self.cache: Path | None = None
+        self._recent: RecentVectors | None = None
         self._pad = int(tokenizer.pad_token_id or 0)
-        self._fast_tokenizer = _cutting(tokenizer, settings.max_length)
+        self._fast_tokenizer = cutting_tokenizer(tokenizer, settings.max_length)
         self.eval()
 
     @classmethod
     def build(cls, config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> TransformerEncoder:
-        """The transformer of encoder.path; it does not depend on the texts."""
-        return cls.from_pretrained(config.encoder.path, config.encoder)
+        """The transformer of encoder.path, to be trained; it does not depend on the texts."""
+        encoder = cls.from_pretrained(config.encoder.path, config.encoder)
+        encoder._recent = RecentVectors()
+        return encoder
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> TransformerEncoder:
@@ -146,6 +143,24 @@ class TransformerEncoder(nn.Module):
     def fold(self) -> None:
         """Add changes of low rank to the weights: only training knows them."""
         merge_low_rank(self.model)
+        self._expect_new_weights()
+
+    def train(self, mode: bool = True) -> TransformerEncoder:
+        """Switch training on or off; weights change only between the two, by `fold`, or where a state is loaded."""
+        self._expect_new_weights()
+        return super().train(mode)
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        self._expect_new_weights()
+        super()._load_from_state_dict(*arguments)
+
+    def _expect_new_weights(self) -> None:
+        if getattr(self, "_recent", None) is not None:
+            self._recent.expect_new_weights()
+
+    def forget_vectors(self) -> None:
+        """Free the memory of vectors that only training asks for again."""
+        self._recent = None
 
     def save(self, folder: Path) -> None:
         """Write the transformer, its tokenizer and the modules behind it, weights included.
@@ -189,7 +204,9 @@ class TransformerEncoder(nn.Module):
         Texts of similar length go through the layers together, so that little is computed on padding. ``touched`` and
         ``rng`` are for encoders with tables: every weight here is dense, and its dropout draws from torch.
         """
-        return self._encoded(rows, [])
+        if self._recent is None or self.training or torch.is_grad_enabled():
+            return self._encoded(rows)
+        return self._recent.of(rows, self.parameters(), self._encoded)
 
     def at_layers(self, rows: TokenRows, layers: list[list[int]]) -> tuple[Tensor, list[Tensor]]:
         """The vectors, and for each list of layers, counted from 1, their outputs pooled and side by side; one pass."""
@@ -203,7 +220,7 @@ class TransformerEncoder(nn.Module):
         """Number of layers."""
         return int(self.model.config.num_hidden_layers)
 
-    def _encoded(self, rows: TokenRows, layers: list[int]) -> Tensor:
+    def _encoded(self, rows: TokenRows, layers: Sequence[int] = ()) -> Tensor:
         """The vectors of texts, and after them the vectors of these layers."""
         device = next(self.model.parameters()).device
         if len(rows) == 0:
@@ -220,7 +237,7 @@ class TransformerEncoder(nn.Module):
             vectors = self.loss_scale(vectors)
         return vectors.index_select(0, _moved(back, device))
 
-    def _chunk(self, rows: TokenRows, device: torch.device, layers: list[int]) -> Tensor:
+    def _chunk(self, rows: TokenRows, device: torch.device, layers: Sequence[int]) -> Tensor:
         ids, present = rows.padded(self._pad)
         # Known here, without asking the device: where nothing is padded, attention needs no mask and is faster.
         mask_NT = None if present.all() else _moved(present, device)
@@ -273,70 +290,6 @@ class _Plain(nn.Module):
         """N x D vectors."""
         hidden_NTD = self.encoder.model(input_ids=ids_NT, attention_mask=mask_NT).last_hidden_state
         return self.encoder._pooled(hidden_NTD, mask_NT)
-
-
-def chunk_ends(lengths_N: NDArray[np.int64], min_tokens: int, max_tokens: int) -> list[int]:
-    """Where to cut texts, longest first, into chunks of similar length that are padded to their longest.
-
-    A chunk whose first text has w tokens takes the texts of at least 0.8 w tokens, and shorter ones until it has
-    ``min_tokens`` with padding. It stops before it would have more than ``max_tokens``, but has at least one text.
-
-    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), min_tokens=1, max_tokens=100)
-    [3, 5, 6]
-    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), min_tokens=1, max_tokens=20)
-    [2, 3, 5, 6]
-    >>> chunk_ends(np.array([10, 9, 9, 4, 4, 3]), min_tokens=40, max_tokens=100)
-    [4, 6]
-    """
-    ends: list[int] = []
-    start = 0
-    while start < len(lengths_N):
-        width = max(1, int(lengths_N[start]))
-        similar = int(np.searchsorted(-lengths_N, -_SIMILAR * width, side="right")) - start
-        count = max(1, min(max_tokens // width, max(similar, min_tokens // width)))
-        start = min(start + count, len(lengths_N))
-        ends.append(start)
-    return ends
-
-
-def _check_length(model: Any, tokenizer: Any, max_length: int) -> None:
-    """The tokens of a text must fit the transformer's positions, and leave room for words."""
-    if not getattr(tokenizer, "is_fast", False) or len(tokenizer) <= len(tokenizer.all_special_tokens):
-        raise ModelError(
-            "a transformer must come with a fast tokenizer (tokenizer.json), but this has none; save it with one"
-        )
-    special = int(tokenizer.num_special_tokens_to_add())
-    if max_length <= special:
-        raise ConfigError(
-            f"encoder.max_length must be more than the {special} special tokens of a text, but is {max_length}"
-        )
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            # Models like RoBERTa count positions after the position of padding.
-            first = 0 if module.padding_idx is None else module.padding_idx + 1
-            if max_length > module.num_embeddings - first:
-                raise ConfigError(
-                    f"encoder.max_length must be at most the {module.num_embeddings - first} positions of the "
-                    f"transformer, but is {max_length}"
-                )
-
-
-def _drop_nothing(model: Any) -> None:
-    """Switch dropout off, also in training: that of layers, and that of attention, which reads a number of its own."""
-    for module in model.modules():
-        for name in ("p", "dropout_prob", "attention_dropout"):
-            if isinstance(getattr(module, name, None), float) and (name != "p" or isinstance(module, nn.Dropout)):
-                setattr(module, name, 0.0)
-
-
-def _cutting(tokenizer: Any, max_length: int) -> Any:
-    """A copy of the Rust tokenizer that cuts texts, so that the one that is saved stays as it was."""
-    from tokenizers import Tokenizer
-
-    copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    copy.no_padding()
-    copy.enable_truncation(max_length)
-    return copy
 
 
 def _moved(array: NDArray[Any], device: torch.device) -> Tensor:

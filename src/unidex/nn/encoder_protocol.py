@@ -97,6 +97,14 @@ class HasFold(Protocol):
 
 
 @runtime_checkable
+class HasRecentVectors(Protocol):
+    """An encoder that remembers vectors while it is trained, so that they are not made twice."""
+
+    def forget_vectors(self) -> None:
+        """Free their memory: training has ended."""
+
+
+@runtime_checkable
 class HasSentenceModules(Protocol):
     """An encoder that can be written as a sentence-transformers folder."""
 

@@ -22,6 +22,7 @@ from unidex.distributed import ALONE, Processes
 from unidex.encoders import registry as encoders
 from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
+from unidex.nn.encoder_protocol import HasRecentVectors
 from unidex.nn.network import Network
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.decision_tree import check_installed
@@ -169,6 +170,8 @@ class Run:
                 self.dataset.train.texts,
                 self.folder,
             )
+        if isinstance(network.encoder, HasRecentVectors):
+            network.encoder.forget_vectors()
         model.scorer.calibration, model.scorer.fitted = calibration, ranker
         if self._frozen is not None and config.predict.pretrained:
             model.scorer.pretrained = self._frozen.part(config.predict)

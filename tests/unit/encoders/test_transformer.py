@@ -13,9 +13,10 @@ from unidex.config import Encoder as Settings
 from unidex.config import recipes as recipes
 from unidex.data.texts import Texts
 from unidex.encoders.registry import build_encoder, load_encoder
-from unidex.encoders.transformer import TransformerEncoder, chunk_ends
+from unidex.encoders.transformer import TransformerEncoder
 from unidex.errors import ConfigError, DataError, MissingExtraError, ModelError
 from unidex.features import tokens as tokens_module
+from unidex.features.token_chunks import chunk_ends
 from unidex.features.tokens import TokenRows, fingerprint, tokenise
 from unidex.nn import static_vectors
 from unidex.nn.assembly import build_network
@@ -68,6 +69,41 @@ def test_a_text_has_the_same_vector_in_any_company(tiny, small_chunks):
     together = encoder(rows)
     for at in range(len(TEXTS)):
         torch.testing.assert_close(encoder(rows[at : at + 1]), together[at : at + 1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("change", ["step", "load", "fold"])
+def test_a_transformer_in_training_encodes_the_same_texts_once(tiny, monkeypatch, change):
+    config = recipes.load("depsl", ["encoder.kind=transformer", f"encoder.path={tiny}", "encoder.low_rank=2"])
+    encoder = build_encoder(config, [], [])
+    rows, calls = encoder.prepare(["a text", "text", "of words"] * 100), []
+    chunk = TransformerEncoder._chunk
+    monkeypatch.setattr(TransformerEncoder, "_chunk", lambda *args: calls.append(1) or chunk(*args))
+    with torch.no_grad():
+        first = encoder(rows)
+        num_calls = len(calls)
+        torch.testing.assert_close(encoder(rows[np.arange(300)]), first, rtol=0, atol=0)
+    assert len(calls) == num_calls
+    changed = next(weight for name, weight in encoder.named_parameters() if name.endswith("up_OR"))
+    if change == "load":
+        encoder.load_state_dict({name: weight + 0.1 for name, weight in encoder.state_dict().items()})
+    else:
+        encoder.train()
+        optimiser = torch.optim.AdamW([changed], lr=0.1, fused=True)
+        encoder(rows).square().sum().backward()
+        changed.grad = torch.ones_like(changed)
+        optimiser.step()
+        encoder.eval()
+    if change == "fold":
+        with torch.no_grad():
+            before = encoder(rows)
+        encoder.fold()
+    with torch.no_grad():
+        found = encoder(rows)
+        encoder.forget_vectors()
+        torch.testing.assert_close(found, encoder(rows), rtol=0, atol=0)
+    if change == "fold":
+        torch.testing.assert_close(found, before, rtol=0, atol=1e-5)
+    assert not torch.equal(found, first)
 
 
 def test_no_text_has_no_vectors(tiny):
