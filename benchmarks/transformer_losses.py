@@ -31,7 +31,7 @@ from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
 from unidex.encoders.transformer import TransformerEncoder
-from unidex.nn.static_vectors import minilm_folder
+from unidex.nn.token_vectors import minilm_folder
 from unidex.topk import TopK
 from unidex.verbs.score import score_topk
 from unidex.verbs.train import train
@@ -64,7 +64,14 @@ SYSTEMS: dict[str, tuple[str, ...]] = {
     "unidec": (*_PICKED, *_CLASSIFIER, "heads.dim=384", "loss.classifier_bce=0"),
     "dexml": ("train.chunk=1024", "train.batch_size=2048"),
     "ngame": (*_CLASSIFIER, "stages.classifier.train.epochs=20", "stages.classifier.train.batch_size=256"),
-    "renee": (*_CLASSIFIER, "loss.temperature=0.05", "heads.classifier_search_vectors=unit"),
+    # As the recipe's own section for the bag, which has few epochs too.
+    "renee": (
+        "heads.classifier_init=label-text",
+        "heads.classifier_bias=log-odds",
+        "loss.temperature=0.05",
+        "train.row_optimiser=adagrad",
+        "train.lr_classifier=0.1",
+    ),
 }
 
 

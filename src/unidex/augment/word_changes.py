@@ -109,7 +109,8 @@ def nearest_words(texts: Sequence[str]) -> dict[str, list[str]]:
     0.4; what all vectors have in common is taken off first.
     """
     from unidex.index.exact import search_exact
-    from unidex.nn.static_vectors import feature_vectors, read_token_vectors
+    from unidex.nn.static_vectors import feature_vectors
+    from unidex.nn.token_vectors import read_token_vectors
 
     try:
         known = read_token_vectors(WORDLLAMA)

@@ -43,7 +43,7 @@ from unidex.nn.sentence_modules import (
     size_behind,
     write_transformer_modules,
 )
-from unidex.nn.static_vectors import MINILM
+from unidex.nn.token_vectors import MINILM
 from unidex.nn.transformer_setup import check_transformer, cutting_tokenizer, drop_pooler, switch_dropout_off
 
 # Minimum and maximum number of tokens, padding included, of one pass through the layers (`chunk_ends`). The first keeps
@@ -155,8 +155,9 @@ class TransformerEncoder(nn.Module):
         super()._load_from_state_dict(*arguments)
 
     def _expect_new_weights(self) -> None:
-        if getattr(self, "_recent", None) is not None:
-            self._recent.expect_new_weights()
+        recent: RecentVectors | None = getattr(self, "_recent", None)
+        if recent is not None:
+            recent.expect_new_weights()
 
     def forget_vectors(self) -> None:
         """Free the memory of vectors that only training asks for again."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unidex.errors import ConfigError, MissingExtraError, ModelError, quoted
-from unidex.nn.static_vectors import MINILM, minilm_folder
+from unidex.nn.token_vectors import MINILM, minilm_folder
 
 
 def transformers_library() -> Any:

@@ -64,7 +64,7 @@ class PretrainedPart:
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors of texts, N x D; the first call loads the encoder."""
         if self._encoder is None:
-            # It loads torch, which a model without this part does without.
+            # It may load torch, which a model without this part does without.
             from unidex.scoring.pretrained_encoder import PretrainedEncoder
 
             encoder = PretrainedEncoder(self.source, self.max_length)

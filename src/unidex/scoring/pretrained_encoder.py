@@ -9,14 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from unidex import progress
-from unidex.config import Encoder
-from unidex.encoders.transformer import TransformerEncoder
 from unidex.features.tokens import token_counts, tokenise
-from unidex.nn.static_vectors import MINILM, WORDLLAMA, TokenVectors, read_token_vectors
+from unidex.nn.token_vectors import MINILM, WORDLLAMA, TokenVectors, read_token_vectors
 
 Vectors = NDArray[np.float32]
 _BLOCK = 1024
@@ -52,6 +49,12 @@ def _is_static(source: str) -> bool:
 
 
 def _transformer(source: str, max_length: int) -> Callable[[Sequence[str]], Vectors]:
+    # Static vectors do without torch.
+    import torch
+
+    from unidex.config import Encoder
+    from unidex.encoders.transformer import TransformerEncoder
+
     settings = Encoder(kind="transformer", path=source, max_length=max_length)
     encoder = TransformerEncoder.from_pretrained(source, settings)
 

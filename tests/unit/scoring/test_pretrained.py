@@ -2,6 +2,8 @@
 
 import json
 import logging
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -90,6 +92,14 @@ def test_the_model_folder_predicts_as_the_model_in_memory(saved, static):
     # Each head alone reads no frozen vectors.
     assert loaded.queries(TEXTS, "dual").pretrained is None
     assert loaded.topk(TEXTS, 3, mode="dual").k == 3
+
+
+def test_static_vectors_predict_without_torch(saved):
+    program = (
+        "import sys, unidex; unidex.Model.load(sys.argv[1]).predict(['w0a w1b'], 2); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(saved[0])], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_explanations_have_the_part_and_sum_to_the_score(saved):
