@@ -43,8 +43,8 @@ LEARNED_PER_LIST = 40
 MIN_LEARNED = 1 << 14
 CODES_LEARNED_FROM = 1 << 15
 ROUNDS = 8  # of k-means
-TWO_LEVELS_FROM = 1 << 12  # lists; the centres of fewer come from one k-means
-GROUPS_COMPARED = 8  # groups of centres that a vector is compared with to find its list
+TWO_LEVELS_FROM = 1 << 9  # lists; the centres of fewer come from one k-means
+GROUPS_COMPARED = 4  # groups of centres that a vector is compared with to find its list
 VECTORS, TRAINED, ASSIGNED, CODES, LISTS = "vectors.npy", "trained.faiss", "assigned.npy", "codes.npy", "lists.faiss"
 _PROGRESS = "progress.json"
 
