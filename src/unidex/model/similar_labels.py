@@ -15,7 +15,7 @@ from scipy import sparse
 
 from unidex.data.dataset import Dataset
 from unidex.errors import DataError, quoted
-from unidex.model.label_set import LabelRow, LabelSet
+from unidex.model.label_set import LabelRow, LabelSet, rows_with
 from unidex.nn.vectors import Vectors
 from unidex.topk import TopK
 
@@ -70,15 +70,15 @@ def find_label(wanted: str, labels: LabelSet) -> int:
     """
     if wanted in labels:
         return labels.id_of(wanted)
-    texts = {label: labels.texts[label] for label in np.flatnonzero(~labels.removed).tolist()}
-    named = [label for label, text in texts.items() if text == wanted]
     folded = wanted.casefold()
+    # All that fits in any way has the wanted text as a part, in one case.
+    parts = np.flatnonzero(rows_with(labels.texts, folded) & ~labels.removed).tolist()
+    named = [label for label in parts if labels.texts[label] == wanted]
     if not named and folded:
-        lower = {label: text.casefold() for label, text in texts.items()}
-        named = [label for label, text in lower.items() if text == folded]
-        named = named or [label for label, text in lower.items() if folded in text]
+        named = [label for label in parts if labels.texts[label].casefold() == folded] or parts
         if not named:
-            near = _near(folded, lower)
+            living = np.flatnonzero(~labels.removed).tolist()
+            near = _near(folded, {label: labels.texts[label].casefold() for label in living})
             hint = f"near it: {_shown(near, labels)}" if near else "look for another word of it"
             raise DataError(
                 f"a label must be there under its uid, its text or a part of it, but {quoted(wanted)} is not; {hint}"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from unidex.config import Config
-from unidex.index.disk_lists import num_lists
+from unidex.index.disk_lists import LEARNED_PER_LIST, num_lists
 from unidex.scoring.computed_rows import STREAMED_ABOVE
 from unidex.scoring.label_index import chosen_kind
 from unidex.scoring.nearest_texts import EXACT_UP_TO
@@ -29,7 +29,7 @@ ENTRY = 8  # bytes of a stored feature: id and weight
 SEARCH = 110 << 20
 # Ranker: candidates of at most 3,000 held-out texts with their features, and the trees.
 RANKER = 80 << 20
-LABEL_OBJECTS = 230  # bytes of a label's text, uid and their places as Python objects
+LABEL_MARKS = 9  # bytes of a label's number of texts, and of the mark that it was removed
 LEXICAL_ENTRIES = 1.1  # words and n-grams per byte of a label text
 
 
@@ -64,7 +64,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     in_file = config.train.table_storage == "file"
     common = {"program": base, "data set": terms.data, "label frequencies": 16 * sizes.num_labels}
     tables = {} if in_file else {"row tables": terms.tables}
-    state = {"optimiser state": terms.row_state + (0 if in_file else terms.table_state)}
+    state = {} if in_file else {"optimiser state": terms.row_state + terms.table_state}
     copied = {"copy of the best network": terms.tables} if terms.tables <= MAX_COPY and terms.validates else {}
     step = {"training step": terms.step}
     search = {"validation": SEARCH} if terms.validates else {}
@@ -72,7 +72,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     lexical = {"words of labels": terms.lexical} if config.predict.rank == "learned" else {}
     knn = {"nearest texts": terms.knn} if terms.has_knn else {}
     disk = {"prepared texts": terms.prepared}
-    files = disk | ({"row tables": terms.tables + terms.table_state} if in_file else {})
+    files = disk | ({"row tables": terms.tables + terms.table_state + terms.row_state} if in_file else {})
     checkpoint = {"checkpoints": 2 * (terms.tables + terms.table_state + terms.row_state) + terms.tables}
     found = {
         PREPARE: Requirement(common | {"counted features": terms.counted, "row tables": terms.encoder_table}, disk),
@@ -89,7 +89,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     if config.train.decay_epochs:
         found[FINISH] = Requirement(training | lexical, files | checkpoint)
     kind, index_memory, index_disk = terms.index
-    model = {"labels": LABEL_OBJECTS * sizes.num_labels, f"index ({kind})": index_memory}
+    model = {"labels": LABEL_MARKS * sizes.num_labels, f"index ({kind})": index_memory}
     built = common | tables | model | knn | lexical
     folder = {"model folder": terms.model_folder + index_disk}
     found[INDEX] = Requirement(built | {"block of rows": SEARCH // 2}, files | checkpoint | {"index": 2 * index_disk})
@@ -225,8 +225,9 @@ class _Terms:
         # Rows that are computed at once are there beside the copy of the index.
         beside = vectors if vectors <= STREAMED_ABOVE else 0
         if kind == "disk":
-            learned = NUMBER * dim * num_lists(number) * 41
-            return kind, learned + 12 * number, vectors + number * (dim // 4 + 8)
+            # The lists are there twice while they are brought into the form that is scanned.
+            learned, lists = NUMBER * dim * num_lists(number) * LEARNED_PER_LIST, number * (dim // 4 + 8)
+            return kind, max(learned, 2 * lists + 8 * number), vectors + lists
         if kind == "hnsw":
             return kind, vectors + 272 * number + beside, vectors + 272 * number
         codes = number * dim // 8 + 8 * number if kind == "pq" else 0

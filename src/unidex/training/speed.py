@@ -29,7 +29,7 @@ REFERENCE = 0.085
 RANK_TEXT = 2.2e-3  # candidates, features and two fits of the ranker, per held-out text
 PREDICT_TEXT = 0.35e-3  # per test text: search, features, ranking, metrics
 CODE_ROW = 12e-6  # index kind pq, per label
-DISK_ROW = 60e-6  # index kind disk, per label
+DISK_ROW = 10e-6  # index kind disk, per label
 TEXT_ROW = 12e-6  # lists of the kNN part, per text
 
 
