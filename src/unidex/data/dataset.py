@@ -184,7 +184,7 @@ class Dataset:
 
     def label_frequencies(self) -> NDArray[np.int64]:
         """Number of train texts that have each label, whatever the relevance."""
-        return np.bincount(self.train.positives.indices, minlength=self.num_labels).astype(np.int64)
+        return np.bincount(self.train.positives.indices, minlength=self.num_labels).astype(np.int64, copy=False)
 
 
 def split_rows(num_rows: int, fraction: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unidex.storage.mapped import load_array
+
+_TEXTS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,4 +62,6 @@ class TextHashes:
 
 def _hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
     hashed = (hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).digest() for text in texts)
-    return np.frombuffer(b"".join(hashed), dtype="<u8").astype(np.uint64)
+    # Block by block: a joined generator would hold an object per text.
+    blocks = iter(lambda: b"".join(islice(hashed, _TEXTS_AT_ONCE)), b"")
+    return np.concatenate([np.empty(0, dtype=np.uint64), *(np.frombuffer(block, dtype="<u8") for block in blocks)])

@@ -89,7 +89,7 @@ def judge(
     constants = about.get("propensity")
     return Judgement(
         texts,
-        np.concatenate([model.labels.frequencies, np.zeros(num_unknown, dtype=np.int64)]),
+        np.pad(model.labels.frequencies, (0, num_unknown)) if num_unknown else model.labels.frequencies,
         int(about.get("num_train", len(dataset.train))),
         propensity or (dataset.propensity if constants is None else Propensity(**constants)),
         num_left_out,
