@@ -1,6 +1,7 @@
 """Time, memory and quality against the number of labels, on generated sets (benchmarks/scale_set.py).
 
-    python benchmarks/scale.py FOLDER --labels 10000 100000 1000000 [--texts N] [--picture FILE.svg] > table.md
+    python benchmarks/scale.py FOLDER --labels 10000 100000 1000000 [--texts N] [--extrapolate N ...]
+        [--picture FILE.svg] > table.md
 
 FOLDER keeps the sets, the models and ``results.json``. A size that is in it already is not run again, and a run that
 was interrupted is continued: training by its checkpoints, the index by its blocks. So a size that takes hours can be
@@ -10,6 +11,9 @@ Each size trains one epoch in a process of its own: words only, 32 numbers per h
 files, index kind disk. "step" is the median CPU time of a training step, "MB" the highest memory that the system cannot
 take back (mapped files are not counted). The index is searched for 500 test texts by 10 places, and compared with an
 exact search over the same vectors. P@1 has a ceiling of 90%.
+
+``--extrapolate`` adds rows of sizes that were not run, marked by ~. Memory, disk and the time of the index lie on a
+straight line through the two largest sizes. A query scans 8 L^0.75 codes of L labels, and its time grows with them.
 """
 
 from __future__ import annotations
@@ -48,9 +52,11 @@ COLUMNS = {
     "num_texts": "texts",
     "step_ms": "step, CPU ms",
     "train_mb": "training, MB",
-    "train_cpu": "training, CPU s",
+    "train_cpu": "whole run, CPU s",
+    "build_mb": "index build, MB",
+    "index_cpu": "index build, CPU s",
+    "test_mb": "test, MB",
     "index_mb": "search, MB",
-    "index_cpu": "index, CPU s",
     "index_disk_mb": "index on disk, MB",
     "recall": "recall@10",
     "query_ms": "query, CPU ms",
@@ -58,11 +64,14 @@ COLUMNS = {
     "p1": "P@1",
 }
 
+LINEAR = ("train_mb", "build_mb", "test_mb", "index_mb", "index_cpu", "index_disk_mb")
+
 
 def train_size(folder: Path, scale: ScaleSet) -> dict[str, Any]:
     """Train on the set of a size; the result is CPU time of a step, memory, and P@1 on test."""
     from unidex import progress
     from unidex.training.loop import Trainer
+    from unidex.training.timetable import INDEX, TEST
     from unidex.verbs.train import train
 
     usage, plain = PhaseUsage(), Trainer._step
@@ -78,11 +87,14 @@ def train_size(folder: Path, scale: ScaleSet) -> dict[str, Any]:
     Trainer._step = timed
     model = train(folder / "set", settings=SETTINGS, out=folder / "model", resume=True, force=True)
     phases = usage.phases
+    built, tested = (phases.get(name, {"memory": 0})["memory"] / 1e6 for name in (INDEX, TEST))
     return {
         "step_ms": 1000 * statistics.median(steps) if steps else None,
-        "train_mb": max(phase["memory"] for phase in phases.values()) / 1e6 if phases else None,
-        "train_cpu": sum(phase["cpu_seconds"] for phase in phases.values()) if phases else None,
-        "index_cpu": phases.get("search index", {}).get("cpu_seconds"),
+        "train_mb": max(phases[name]["memory"] for name in phases if name not in (INDEX, TEST)) / 1e6,
+        "build_mb": built,
+        "test_mb": tested,
+        "train_cpu": sum(phase["cpu_seconds"] for phase in phases.values()),
+        "index_cpu": phases.get(INDEX, {}).get("cpu_seconds"),
         "p1": model.metrics["test"]["P@1"],
         "phases": phases,
     }
@@ -131,14 +143,25 @@ def run_size(root: Path, num_labels: int, num_texts: int) -> dict[str, Any]:
     return found
 
 
+def extrapolated(rows: list[dict[str, Any]], num_labels: int) -> dict[str, Any]:
+    """A row of a size that was not run."""
+    *_, small, large = rows
+    found: dict[str, Any] = {"num_labels": num_labels, "num_texts": large["num_texts"], "is_extrapolated": True}
+    for key in LINEAR:
+        slope = (large[key] - small[key]) / (large["num_labels"] - small["num_labels"])
+        found[key] = large[key] + slope * (num_labels - large["num_labels"])
+    return found | {"query_ms": large["query_ms"] * (num_labels / large["num_labels"]) ** 0.75}
+
+
 def draw(results: list[dict[str, Any]], file: Path) -> None:
     from unidex.report.pictures import new_figure, save_figure
 
     figure, axes = new_figure()
     numbers = [row["num_labels"] for row in results]
     for name, key in (
-        ("training step, CPU ms", "step_ms"),
         ("training, MB", "train_mb"),
+        ("index build, MB", "build_mb"),
+        ("training step, CPU ms", "step_ms"),
         ("query, CPU ms", "query_ms"),
     ):
         axes.plot(numbers, [row[key] for row in results], marker="o", label=name)
@@ -149,11 +172,21 @@ def draw(results: list[dict[str, Any]], file: Path) -> None:
     save_figure(figure, file)
 
 
+def _cell(key: str, row: dict[str, Any]) -> str:
+    value = row.get(key)
+    if value is None:
+        return ""
+    digits = {"recall": 3, "step_ms": 1, "query_ms": 1, "load_seconds": 1, "p1": 1}.get(key, 0)
+    mark = "~" if row.get("is_extrapolated") and key not in ("num_labels", "num_texts") else ""
+    return f"{mark}{value:,.{digits}f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--labels", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--texts", type=int, default=0, help="as many as labels, at most a million, unless given")
+    parser.add_argument("--extrapolate", type=int, nargs="+", default=[], metavar="LABELS")
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--part", choices=("train", "search"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -175,9 +208,9 @@ def main() -> None:
     rows = sorted(results.values(), key=lambda row: row["num_labels"])
     print(f"| {' | '.join(COLUMNS.values())} |")
     print(f"|{'---:|' * len(COLUMNS)}")
-    for row in rows:
-        cells = ["" if row.get(key) is None else f"{row[key]:,.{3 if key == 'recall' else 1}f}" for key in COLUMNS]
-        print(f"| {' | '.join(cells).replace('.0 |', ' |')} |")
+    for row in [*rows, *(extrapolated(rows, number) for number in options.extrapolate)]:
+        cells = [_cell(key, row) for key in COLUMNS]
+        print(f"| {' | '.join(cells)} |")
     if options.picture:
         draw(rows, options.picture)
 
