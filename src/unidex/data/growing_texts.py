@@ -60,6 +60,11 @@ class GrowingTexts(Sequence[str]):
         return self._added
 
     @property
+    def new_rows(self) -> list[int]:
+        """Rows of the texts that were replaced or appended."""
+        return [*self._changed, *range(len(self._packed), len(self))]
+
+    @property
     def is_unchanged(self) -> bool:
         """Whether the texts are as they were at first."""
         return not self._changed and not self._added

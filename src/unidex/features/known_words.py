@@ -58,24 +58,38 @@ class KnownWords:
     [1.0, 0.5, 0.0, 0.0]
     """
 
-    def __init__(self, features: FeatureExtractor, label_texts: Sequence[str]) -> None:
+    def __init__(
+        self, features: FeatureExtractor, label_texts: Sequence[str], label_keys: NDArray[np.uint64] | None = None
+    ) -> None:
         self._features = features
         self._idf_of_unknown = float(np.log(1 + features.vocabulary.num_texts) + 1)
-        self._label_keys = np.empty(0, dtype=np.uint64)
+        self._label_keys = np.empty(0, dtype=np.uint64) if label_keys is None else label_keys
         # Replaced, never emptied: other threads may still read it.
         self._memory: dict[str, _Word] = {}
         self.add(label_texts)
 
+    @property
+    def label_keys(self) -> NDArray[np.uint64]:
+        """Hashes of the words of labels that the vocabulary lacks, ascending."""
+        return self._label_keys
+
     @classmethod
-    def of(cls, encoder: Any, label_texts: Sequence[str]) -> KnownWords | None:
-        """The words that an encoder and the labels know; None for an encoder without a vocabulary of words."""
+    def of(
+        cls, encoder: Any, label_texts: Sequence[str], label_keys: NDArray[np.uint64] | None = None
+    ) -> KnownWords | None:
+        """The words that an encoder and the labels know; None for an encoder without a vocabulary of words.
+
+        ``label_keys`` are those of further labels, whose texts need not be read.
+        """
         features = getattr(encoder, "features", None)
         if not isinstance(features, FeatureExtractor) or not features.settings.words:
             return None
-        return cls(features, label_texts)
+        return cls(features, label_texts, label_keys)
 
     def add(self, label_texts: Sequence[str]) -> None:
         """The words of further labels are known from now on."""
+        if not len(label_texts):
+            return
         keys = [self._label_keys]
         for start in range(0, len(label_texts), _CHUNK):
             chunk = stemmed(label_texts[start : start + _CHUNK], self._features.settings.language)

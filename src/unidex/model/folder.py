@@ -187,7 +187,7 @@ def write_parts(folder: Path, model: Model) -> None:
     for file in folder.rglob("*.safetensors"):
         # safetensors lets only the owner read them, but a service often runs as another user.
         file.chmod(0o644)
-    write_labels(folder, model.labels)
+    write_labels(folder, model.labels, lambda: model.known_words)
     scorer.index.save(folder / "index")
     if scorer.knn is not None:
         scorer.knn.save(folder / "neighbours")

@@ -61,6 +61,8 @@ class LabelSet:
     removed: NDArray[np.bool_]  # the labels that are not predicted any more
     concepts: dict[int, Concept] = field(default_factory=dict)  # what else is known, of some labels
     table: UidTable | None = field(default=None, repr=False)  # ids by uid; made unless given
+    # Hashes of the words of all labels but those whose text is new since they were read; None where they are not saved.
+    word_keys: NDArray[np.uint64] | None = field(default=None, repr=False)
     # The two arrays are the first part of larger ones, into which they grow.
     _rooms: dict[str, NDArray[Any]] = field(init=False, repr=False)
     _names: tuple[GrowingTexts, GrowingTexts] = field(init=False, repr=False)  # texts and uids
@@ -153,6 +155,12 @@ class LabelSet:
     def encoder_texts(self) -> Sequence[str]:
         """All texts of each label as one."""
         return joined_texts(self.texts, self.concepts)
+
+    def unread_texts(self) -> Sequence[str]:
+        """Texts, as encoders read them, of the labels whose words are not among ``word_keys``."""
+        if self.word_keys is None:
+            return self.encoder_texts()
+        return [self.encoder_text(label) for label in self._names[0].new_rows]
 
     @cached_property
     def languages(self) -> list[str]:

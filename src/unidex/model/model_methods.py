@@ -107,15 +107,16 @@ class ModelMethods:
 
     def known_shares(self: Any, texts: Sequence[str]) -> Shares | None:
         """How much of each text the model knows; None for an encoder without a vocabulary of words."""
-        return None if self._known_words is None else self._known_words.shares(texts)
+        return None if self.known_words is None else self.known_words.shares(texts)
 
     @cached_property
-    def _known_words(self: Any) -> KnownWords | None:
-        return KnownWords.of(self.encoder, self.labels.encoder_texts())
+    def known_words(self: Any) -> KnownWords | None:
+        """The words that the model knows; None for an encoder without a vocabulary of words."""
+        return KnownWords.of(self.encoder, self.labels.unread_texts(), self.labels.word_keys)
 
     def _know(self: Any, label_texts: Sequence[str]) -> None:
         """The words of changed labels are known from now on."""
-        if (words := self.__dict__.get("_known_words")) is not None:
+        if (words := self.__dict__.get("known_words")) is not None:
             words.add(label_texts)
 
     def explain(

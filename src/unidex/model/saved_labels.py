@@ -2,12 +2,13 @@
 
 ``labels.jsonl`` has everything of a label in one line. ``labels/`` has ``texts`` and ``uids`` (`unidex.data.texts`; no
 uids where they are the numbers of the labels), ``frequencies.npy``, ``removed.npy``, sorted hashes of the uids
-(`unidex.model.uid_table`) and ``concepts.jsonl`` with those labels of which more is known.
+(`unidex.model.uid_table`), ``concepts.jsonl`` with those labels of which more is known, and ``words.npy``, hashes of
+the words of labels that the vocabulary lacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from unidex.data.concepts import NOTHING, Concept, concept_of, fields_of
 from unidex.data.growing_texts import GrowingTexts, Numbers
 from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
+from unidex.features.known_words import KnownWords
 from unidex.model.label_set import LabelSet
 from unidex.model.uid_table import UidTable
 from unidex.storage.mapped import load_array
 
-LINES, PACKED = "labels.jsonl", "labels"
+LINES, PACKED, WORDS = "labels.jsonl", "labels", "words.npy"
 PACKED_ABOVE = 1 << 18  # labels; a file of fewer lines is read in a second or two, by people too
 
 
@@ -50,11 +52,14 @@ class _NumberedConcept(Concept, frozen=True):
     label: int
 
 
-def write_labels(folder: Path, labels: LabelSet) -> None:
-    """Write the labels of a model."""
+def write_labels(folder: Path, labels: LabelSet, known_words: Callable[[], KnownWords | None] = lambda: None) -> None:
+    """Write the labels of a model; of many labels, also their words, so that a loaded model need not read all texts."""
     if len(labels) > PACKED_ABOVE:
         (folder / PACKED).mkdir()
         _write_packed(folder / PACKED, labels)
+        words = known_words()
+        if words is not None:
+            np.save(folder / PACKED / WORDS, words.label_keys)
     else:
         _write_lines(folder / LINES, labels)
 
@@ -129,4 +134,5 @@ def _read_packed(folder: Path) -> LabelSet:
     concepts = {row.label: concept_of(row) for row in _lines(folder / "concepts.jsonl", _NumberedConcept)}
     # Mapped copy-on-write because torch warns of others; nobody writes to it.
     frequencies.flags.writeable = removed.flags.writeable = False
-    return LabelSet(texts, uids, frequencies, removed, concepts, UidTable.read(folder, uids))
+    words = load_array(folder / WORDS, (None,), np.uint64) if (folder / WORDS).exists() else None
+    return LabelSet(texts, uids, frequencies, removed, concepts, UidTable.read(folder, uids), words)

@@ -9,7 +9,6 @@ from typing import Any
 from unidex.data.dataset import Dataset
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError
-from unidex.features.known_words import KnownWords
 from unidex.verbs.evaluate import predict_split
 from unidex.verbs.judgement import judge, read_for
 from unidex.verbs.models import load_model, model_to_change
@@ -45,7 +44,7 @@ def calibrate(
         texts = judged.split
         _refuse_few(len(texts), MIN_TEXTS if check else MIN_FIT)
         topk = predict_split(model, texts, mode, PLACES)
-        words = KnownWords.of(model.encoder, model.labels.encoder_texts())
+        words = model.known_words
         familiarity, of_random = (None, None) if words is None else words.familiarities(list(texts.texts))
         places = Places.of(topk, texts.positives, texts.filter_pairs, judged.frequencies_L, familiarity)
         if check and model.scorer.calibration is not None:

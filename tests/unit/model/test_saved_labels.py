@@ -5,14 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.synthetic import topics
 from unidex.data.concepts import Concept, Term
 from unidex.data.growing_texts import GrowingTexts, Numbers
 from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
+from unidex.features.words import Words
 from unidex.model import saved_labels
 from unidex.model.label_set import LabelSet, rows_with
+from unidex.model.model import Model
 from unidex.model.saved_labels import read_labels, write_labels
 from unidex.model.uid_table import UidTable
+from unidex.verbs.train import train
 
 TEXTS = ["Roter Schuh", "Hut", "", "Größe 42", "hut"]
 
@@ -104,3 +108,28 @@ def test_growing_texts_are_a_list():
 def test_parts_are_found_in_every_block(monkeypatch):
     monkeypatch.setattr("unidex.model.label_set._TEXTS_AT_ONCE", 2)
     assert np.flatnonzero(rows_with(Texts.of(["STRASSE", "x", "Straße", "y", "straß"]), "strass")).tolist() == [0, 2, 4]
+
+
+def test_a_model_with_packed_labels_is_the_same_model(monkeypatch, tmp_path):
+    data = topics()
+    model = train(data, settings=["encoder.dim=8", "features.min_df=3", "train.epochs=1"], out=tmp_path / "lines")
+    monkeypatch.setattr(saved_labels, "PACKED_ABOVE", 0)
+    model.save(tmp_path / "packed")
+    texts = [*data.test.texts[:20], "w47v neverseen", "brandnew"]
+    wanted = Model.load(tmp_path / "lines").predict(texts, 3)
+    read = []
+    plain = Words.of
+    monkeypatch.setattr(Words, "of", lambda texts: read.append(len(texts)) or plain(texts))
+    found = Model.load(tmp_path / "packed")
+    assert found.labels.word_keys is not None
+    assert not (tmp_path / "packed" / "labels.jsonl").exists()
+    predicted = found.predict(texts, 3)
+    assert predicted.to_dict() == wanted.to_dict()
+    # The texts of all labels are not read again.
+    assert data.num_labels not in read
+    found.add_labels(["brandnew"], ["n"])
+    assert found.known_shares(["brandnew"]).known_N.tolist() == [1.0]
+    found.save(tmp_path / "again")
+    again = Model.load(tmp_path / "again")
+    assert again.known_shares(["brandnew neverseen"]).known_N.tolist() == [0.5]
+    assert again.labels.id_of("n") == data.num_labels
