@@ -19,8 +19,7 @@ from pathlib import Path
 
 from papers_report import markdown, write_page
 from papers_runs import DataSet, Store, run_row
-from papers_synthetic import EXPERIMENTS, run_experiment
-from papers_tables import TABLES
+from papers_tables import EXPERIMENTS, TABLES, needs_data, run_experiment
 
 
 def main() -> None:
@@ -40,12 +39,13 @@ def main() -> None:
             print(f"{name:18} {title}")
     elif asked.write is not None:
         print(f"{asked.write}: {'rewritten' if write_page(asked.write, store) else 'as it was'}")
-    elif asked.table in EXPERIMENTS:
-        print(run_experiment(asked.table, store))
-    elif asked.table not in TABLES:
+    elif asked.table not in TABLES.keys() | EXPERIMENTS:
         parser.error(f"TABLE must be one of {', '.join([*TABLES, *EXPERIMENTS])}, but is {asked.table}")
-    elif not asked.data:
+    elif needs_data(asked.table) and not asked.data:
         parser.error("a table needs DATA, such as hpo")
+    elif asked.table in EXPERIMENTS:
+        for data in map(DataSet, asked.data) if asked.data else [None]:
+            print(run_experiment(asked.table, store, data))
     else:
         table, sets = TABLES[asked.table], [DataSet(source) for source in asked.data]
         wanted = [name.strip() for name in asked.only.split(";") if name.strip()]

@@ -9,9 +9,9 @@ import numpy as np
 
 from papers_rows import Ordering, Row, Table
 from papers_runs import EQUAL_STEPS, DataSet, Result, Store, settings_of, value
-from papers_synthetic import EXPERIMENTS
-from papers_tables import TABLES
+from papers_tables import EXPERIMENTS, TABLES
 
+FEW = 3  # seeds that a claim should have; a verdict by fewer says so
 HOLDS, FAILS, NOISE, ONE = "holds", "does not hold", "within noise", "one run"
 _PART = re.compile(r"(<!-- papers: (\S+?)((?: \S+)*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -71,18 +71,19 @@ def verdict(ordering: Ordering, ahead: Row, behind: Row, first: list[Result], se
     >>> from papers_rows import Ordering, Row
     >>> runs = lambda *values: [{"test": {"": {"P@1": value}}} for value in values]
     >>> verdict(Ordering("", "P@1", "a", "b"), Row("a", ""), Row("b", ""), runs(3, 3.1), runs(1, 1.1))
-    '+2.00 ± 0.14: holds'
+    '+2.00 ± 0.14: holds, 2 seeds'
     """
     metric = ordering.metric
     pair = [[value(run, row, metric) for run in runs] for row, runs in ((ahead, first), (behind, second))]
     if not all(pair):
         return "not run"
     lead = float(np.mean(pair[0]) - np.mean(pair[1]))
-    if min(map(len, pair)) < 2:
+    num_seeds = min(map(len, pair))
+    if num_seeds < 2:
         return f"{lead:+.2f}: {ONE}"
     noise = 2 * float(np.sqrt(sum(np.var(values, ddof=1) / len(values) for values in pair)))
     found = HOLDS if lead > noise else FAILS if lead < -noise else NOISE
-    return f"{lead:+.2f} ± {noise:.2f}: {found}"
+    return f"{lead:+.2f} ± {noise:.2f}: {found}" + (f", {num_seeds} seeds" if num_seeds < FEW else "")
 
 
 def _gap(table: Table, ordering: Ordering, rows: dict[str, Row]) -> str:
@@ -136,14 +137,22 @@ def write_page(page: Path, store: Store) -> bool:
 def rendered(name: str, more: tuple[str, ...], store: Store) -> str:
     """A part of a page: the table of all sets that have runs of it."""
     if name in EXPERIMENTS:
-        run = store.get(set="synthetic", recipe=name, settings=[], seed=0)
-        return run["table"] if run is not None else "Not run yet.\n"
+        return _joined(sorted(run["table"] for run in store.runs.values() if run["recipe"] == name)) or "Not run yet.\n"
     table = TABLES[name]
     rows = {row.name: row for row in table.rows}
     pairs = [(rows[ordering.ahead], rows[ordering.behind]) for ordering in table.orderings]
     sets = [
         name
-        for name in sorted({run["set"] for run in store.runs.values()} - {"synthetic"})
+        for name in sorted({run["set"] for run in store.runs.values() if "test" in run})
         if any(all(_runs(row, name, store, more) for row in pair) for pair in pairs)
     ]
     return markdown(table, sets, store, more) if sets else "Not run yet.\n"
+
+
+def _joined(tables: list[str]) -> str:
+    """Tables of the same columns as one."""
+    if len({tuple(table.splitlines()[:2]) for table in tables}) > 1:
+        raise ValueError("tables of one experiment must have the same columns")
+    return "".join(
+        table if not number else "".join(table.splitlines(keepends=True)[2:]) for number, table in enumerate(tables)
+    )

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from papers_runs import Store, in_child
+from papers_runs import in_child
 from unidex.losses import Targets, decoupled_softmax, supcon
 from unidex.losses.gradient import Loss
 from unidex.losses.soft_topk import soft_topk_loss
@@ -18,6 +18,7 @@ from unidex.losses.soft_topk import soft_topk_loss
 EXPERIMENTS = {
     "dexml-c1": "An easy positive beside random ones: what each loss lets the easy one reach",
     "dexml-gradients": "Gradient at positives, by how far they are above the negatives",
+    "unidec-push": "Push on the negatives of a text with a hard positive, by how easy its other positive is",
     "dexml-cost": "CPU time and memory of decoupled softmax, by positives per text",
 }
 LOSSES: dict[str, Loss] = {
@@ -27,15 +28,6 @@ LOSSES: dict[str, Loss] = {
     "soft top-100": partial(soft_topk_loss, k=100),
 }
 _TEMPERATURE = 0.05
-
-
-def run_experiment(name: str, store: Store) -> str:
-    """The table of an experiment, computed unless it is stored."""
-    what = {"set": "synthetic", "recipe": name, "settings": [], "seed": 0}
-    run = store.get(**what)
-    if run is None:
-        run = store.add(what | {"table": _TABLES[name]()})
-    return str(run["table"])
 
 
 def imbalance(num_seeds: int = 3) -> str:
@@ -110,6 +102,24 @@ def gradients(num_positives: int = 10, num_labels: int = 5000) -> str:
     return "\n".join(lines) + "\n"
 
 
+def pushes(num_labels: int = 5000) -> str:
+    """One text with a positive among its negatives, whose scores have spread 1, and one at a distance above them."""
+    distances = (0, 4, 8, 12, 16)
+    lines = [
+        f"| loss | {' | '.join(f'other positive at {distance:+d}' for distance in distances)} |",
+        "|---|" + "---:|" * len(distances),
+    ]
+    negatives = torch.randn(1, num_labels - 2, generator=torch.Generator().manual_seed(0))
+    targets = Targets.of([0, 0], [0, 1], shape=(1, num_labels))
+    for name in ("softmax", "decoupled softmax"):
+        found = [
+            LOSSES[name](torch.cat([torch.tensor([[0.0, distance]]), negatives], dim=1), targets).gradient[0, 2:]
+            for distance in distances
+        ]
+        lines.append(f"| {name} | {' | '.join(f'{float(push.sum()):.3f}' for push in found)} |")
+    return "\n".join(lines) + "\n"
+
+
 def cost(num_texts: int = 512, num_labels: int = 4000) -> str:
     """CPU milliseconds of value and gradient, and the memory that they add to the scores."""
     lines = ["| positives per text | CPU ms | MB beside the scores |", "|---:|---:|---:|"]
@@ -136,8 +146,9 @@ def _cost(count: int, num_texts: int, num_labels: int) -> dict[str, float]:
     return {"ms": 1e3 * min(times), "MB": added / 1024}
 
 
-_TABLES: dict[str, Callable[[], str]] = {
+MAKE: dict[str, Callable[[], str]] = {
     "dexml-c1": imbalance,
     "dexml-gradients": gradients,
+    "unidec-push": pushes,
     "dexml-cost": cost,
 }

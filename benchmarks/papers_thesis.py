@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers_rows import FOUR, GANDALF, LF_131K, Ordering, Row, Settings, Table, claims
+from papers_rows import BINS, FOUR, GANDALF, LF_131K, Ordering, Row, Settings, Table, claims
 
 
 def _points(recipe: str, variants: dict[str, tuple[Settings, tuple[float, ...]]]) -> tuple[Row, ...]:
@@ -54,7 +54,7 @@ THESIS = (
         ),
         (*FOUR, "coverage@1", "coverage@3", "coverage@5"),  # and table 1.4
         claims("""
-            label texts help at as many points: U(D u Z, N) > D | P@1 PSP@5
+            label texts help at as many points: U(D u Z, N) > D | P@1, PSP@5
             label texts alone are ahead on rare labels: Z > D | PSP@5
             soft targets are ahead of one-hot ones: D u Z > D u Z' | P@1
             Gandalf is ahead of GLaS: D u Z > D u Z, GLaS | P@1
@@ -141,7 +141,7 @@ THESIS = (
         "thesis-fig-1.3",
         "Contribution to P@5 by label frequency, from the most frequent fifth of the pairs to the rarest",
         (Row("inceptionxml", "inceptionxml"), Row("inceptionxml + Gandalf", "inceptionxml", (GANDALF,))),
-        ("P@5", "bin 1", "bin 2", "bin 3", "bin 4", "bin 5"),
+        ("P@5", *BINS),
         tuple(
             Ordering(f"Gandalf helps {what}", f"bin {number}", "inceptionxml + Gandalf", "inceptionxml")
             for number, what in ((1, "frequent labels"), (3, "the middle"), (5, "rare labels"))
@@ -177,7 +177,7 @@ THESIS = (
         ("P@1", "PSP@5"),
         claims("""
             more labels are better: 100% > random 25% | P@1
-            rare labels first are better: tail-first 25% > random 25% | P@1 PSP@5
+            rare labels first are better: tail-first 25% > random 25% | P@1, PSP@5
             rare labels first are better: tail-first 75% > random 75% | PSP@5
         """),
     ),

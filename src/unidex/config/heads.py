@@ -36,6 +36,12 @@ class Heads(Section):
         "summed over similar labels in the label graph of augment.walk_* (SiameseXML); centroid, the mean vectors of "
         "the labels' train texts; all by the encoder at the moment when the classifier is switched on",
     )
+    classifier_centroid: float = Field(
+        0.0,
+        ge=0,
+        description="after training, this times the mean direction of the label's train texts is added to its "
+        "classifier (Astec's score fusion); 0 for none",
+    )
     classifier_parts: Annotated[list[Literal["free", "text", "graph"]], AfterValidator(_without_repeats)] = Field(
         ["free"],
         min_length=1,

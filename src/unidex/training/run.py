@@ -35,6 +35,8 @@ from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import Rarity
 from unidex.scoring.scorer import FittedRanker
 from unidex.storage.atomic import write_text
+from unidex.training.centroid_fusion import add_centroids
+from unidex.training.data_description import describe_data
 from unidex.training.loop import Trainer
 from unidex.training.phases import DECAY, SIMULATED_DECAY, changed, decay_recipe, with_metric
 from unidex.training.pretrained_vectors import PretrainedVectors
@@ -51,15 +53,6 @@ logger = logging.getLogger(__name__)
 
 # Between the seeds of two stages, so that each draws other numbers.
 _STAGE_SEED = 1_000_003
-
-
-def describe_data(dataset: Dataset) -> dict[str, Any]:
-    """What a model remembers of its training data: later data is read and judged in the same way."""
-    about: dict[str, Any] = {"name": dataset.name, "num_train": len(dataset.train)}
-    about["propensity"] = {"a": dataset.propensity.a, "b": dataset.propensity.b}
-    if dataset.table.columns:
-        about |= {"columns": dict(dataset.table.columns), "separator": dataset.table.separator}
-    return about
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +140,10 @@ class Run:
             config = changed(config, {"predict": {"pretrained": ""}})
         if calibration is not None:
             metrics["calibration"] = calibration.summary()
+        has_parts = network.parts is not None
         network.fold()
+        if has_parts:
+            add_centroids(network, config, best.trainer.data, self.processes)
         if network.classifiers is not None and self.processes.size > 1:
             rows = self.processes.gather_on_first(network.classifiers.weight)
             if rows is not None:
@@ -349,4 +345,7 @@ class Run:
         )
         if after is not None:
             trainer.optimisers.load(after.optimisers.state())
-        return trainer, trainer.run(resume=resume)
+        result = trainer.run(resume=resume)
+        if not has_next_phase and config.train.decay_epochs == 0 and network.parts is None:
+            add_centroids(network, config, data, self.processes)
+        return trainer, result
