@@ -112,6 +112,24 @@ def test_a_right_pair_of_a_rare_label_weighs_more_in_the_fit():
     assert scores[rare].mean() > scores[~rare].mean() + 0.1
 
 
+@pytest.mark.parametrize(
+    ("name", "sign"), [("knn", 1), ("word_overlap", 1), ("dual_gap", -1), ("knn_place", 0), ("label_length", 0)]
+)
+def test_a_score_never_falls_where_a_part_rises_even_if_held_out_texts_say_so(name, sign):
+    features, _ = pairs()
+    # In these texts, the feature speaks against the label, or as a gap for it.
+    hits = features[name] * (sign or 1) + 0.3 * features["dual"] < -0.5
+    ranker = fit(features, hits).ranker(LAYOUT)
+    some, _ = pairs(seed=3, shape=(1, 20))
+    scores = [ranker.scores(some | {name: np.full((1, 20), value, np.float32)}) for value in np.linspace(-3, 3, 13)]
+    steps = np.diff(np.concatenate(scores), axis=0)
+    if sign:
+        assert (sign * steps >= 0).all()
+    else:
+        # A feature that may speak for a label or against it follows the texts.
+        assert (steps < -0.1).any()
+
+
 def test_empty_places_are_never_ranked(fitted):
     features, _ = pairs(seed=5, shape=(4, 6))
     for values in features.values():
