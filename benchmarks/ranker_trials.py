@@ -1,0 +1,252 @@
+"""What could make the learned ranker of `auto` better: more features, other trees, judged on a part of train.
+
+Run: python benchmarks/ranker_trials.py DATA [--text title] [--max-texts 10000] [--fits 3] [--only "NAME;NAME"]
+`auto` is trained once, without trials. Its candidates for the held-out texts and for the judged ones are kept, and each
+row is a ranker that is fitted to the former: the mean over fits with several seeds of LightGBM, and the difference from
+the first row. The spread of the fits is the standard deviation of P@1.
+
+free trees       trees that may follow the held-out texts in any direction, as before there were monotone constraints
+three fits       the mean of three such rankers
+centroids        cosine with the mean vector of the label's train texts, by either head
+prototypes       the same with the label's own vectors, which count as three texts
+CSLS             twice the score of a head minus the mean of the label's ten highest scores for train texts
+ridge            one-vs-rest ridge regression on the vectors of both heads
+more neighbours  kNN scores of 200 train texts
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from judged_part import with_judged_part
+from unidex.data.dataset import Split
+from unidex.data.formats import read
+from unidex.data.read_options import ReadOptions
+from unidex.metrics.evaluation import places_needed
+from unidex.scoring import boosted_trees
+from unidex.scoring.boosted_trees import BoostedTrees, BoostedTreesRanker, feature_names
+from unidex.scoring.queries import Queries
+from unidex.scoring.rankers import Candidates, Features, Rarity
+from unidex.scoring.ranking_features import _gap, _place
+from unidex.scoring.scorer import Scorer
+from unidex.sparse_rows import contains, values_at
+from unidex.topk import TopK
+from unidex.training import validation
+from unidex.verbs.score import score_places
+from unidex.verbs.train import train
+
+COLUMNS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
+_PRIOR_TEXTS, _HUB_TEXTS, _HUB_PLACES, _RIDGE, _NEIGHBOURS = 3.0, 3000, 10, 10.0, 200
+_BLOCK = 256
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Texts, their candidates, and the vectors that features are made of."""
+
+    candidates: Candidates
+    queries: Array  # N x J, of both heads side by side
+    train: Array  # T x J
+    positives: sparse.csr_array  # T x L
+    heads: dict[str, tuple[slice, Array]]  # columns of a head, and its vectors of the labels
+
+    @classmethod
+    def of(cls, scorer: Scorer, queries: Queries, train_vectors: Array, positives: sparse.csr_array) -> Pairs:
+        """The candidates of texts by a scorer, whose kNN part has these train texts."""
+        layout = scorer.layout
+        found = scorer.candidates(queries, BoostedTreesRanker.counts, feature_names(layout))
+        rows = scorer.index.vectors(np.arange(scorer.index.num_ids))
+        columns = {"dual": slice(0, layout.dual), "classifier": slice(layout.dual, layout.num_head_columns)}
+        heads = {head: (columns[head], layout.vectors_of(rows, head)) for head in layout.heads}
+        scale = np.float32(1 / layout.knn_scale)
+        return cls(found, layout.knn_queries(queries.vectors), train_vectors * scale, positives, heads)
+
+    def compared(self, name: str, values: Array) -> dict[str, Array]:
+        """A feature, its gap and its place."""
+        there = np.where(self.candidates.ids_NK >= 0, values, -np.inf)
+        found = {name: values, f"{name}_gap": _gap(there), f"{name}_place": _place(there)}
+        return {key: np.where(np.isfinite(value), value, 0).astype(np.float32) for key, value in found.items()}
+
+    def products(self, columns: slice, vectors: Array) -> Array:
+        """The inner product of each text with these vectors of its candidates."""
+        ids = np.maximum(self.candidates.ids_NK, 0)
+        blocks = [slice(start, start + _BLOCK) for start in range(0, len(ids), _BLOCK)]
+        parts = [np.einsum("nkd,nd->nk", vectors[ids[block]], self.queries[block, columns]) for block in blocks]
+        return np.concatenate(parts).astype(np.float32)
+
+    def sums(self, columns: slice) -> Array:
+        """The sum of the vectors of each label's train texts."""
+        found: Array = np.asarray(self.positives.T.astype(np.float32) @ self.train[:, columns])
+        return found
+
+
+def unit(vectors: Array) -> Array:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+
+def centroids(pairs: Pairs, prior_texts: float = 0.0) -> dict[str, Array]:
+    found = {}
+    for head, (columns, labels) in pairs.heads.items():
+        vectors = unit(pairs.sums(columns) + prior_texts * unit(labels))
+        found |= pairs.compared(f"centroid_{head}", pairs.products(columns, vectors))
+    return found
+
+
+def prototypes(pairs: Pairs) -> dict[str, Array]:
+    return centroids(pairs, _PRIOR_TEXTS)
+
+
+def csls(pairs: Pairs) -> dict[str, Array]:
+    some = np.random.default_rng(0).permutation(len(pairs.train))[:_HUB_TEXTS]
+    found = {}
+    for head, (columns, labels) in pairs.heads.items():
+        scores = pairs.train[some, columns] @ labels.T
+        places = min(_HUB_PLACES, len(scores) - 1)
+        hubs = -np.partition(-scores, places, axis=0)[:places].mean(axis=0)
+        own = hubs[np.maximum(pairs.candidates.ids_NK, 0)].astype(np.float32)
+        found |= {f"hub_{head}": own} | pairs.compared(f"csls_{head}", 2 * pairs.candidates.features[head] - own)
+    return found
+
+
+def ridge(pairs: Pairs) -> dict[str, Array]:
+    everything = slice(None)
+    kernel = pairs.train.T @ pairs.train + _RIDGE * np.eye(pairs.train.shape[1], dtype=np.float32)
+    weights = np.linalg.solve(kernel, pairs.sums(everything).T).T.astype(np.float32)
+    return pairs.compared("ridge", pairs.products(everything, weights))
+
+
+def more_neighbours(pairs: Pairs) -> dict[str, Array]:
+    number, ids = min(_NEIGHBOURS, len(pairs.train) - 1), np.maximum(pairs.candidates.ids_NK, 0)
+    parts = []
+    for start in range(0, len(ids), _BLOCK):
+        scores = pairs.queries[start : start + _BLOCK] @ pairs.train.T / len(pairs.heads)
+        near = np.argpartition(-scores, number, axis=1)[:, :number]
+        logits = np.take_along_axis(scores, near, axis=1) / 0.1
+        shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        ends = np.arange(0, shares.size + 1, number)
+        votes = sparse.csr_array((shares.ravel(), near.ravel(), ends), shape=scores.shape) @ pairs.positives
+        parts.append(values_at(sparse.csr_array(votes), ids[start : start + _BLOCK]))
+    return pairs.compared("more_neighbours", np.concatenate(parts))
+
+
+FEATURES: dict[str, Callable[[Pairs], dict[str, Array]]] = {
+    "centroids": centroids,
+    "prototypes": prototypes,
+    "CSLS": csls,
+    "ridge": ridge,
+    "more neighbours": more_neighbours,
+}
+ROWS = ("auto", "free trees", "three fits", *FEATURES)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Fits rankers to held-out pairs and scores them on judged ones."""
+
+    held_out: Pairs
+    hits: NDArray[np.bool_]
+    counts: NDArray[np.bool_]
+    judged: Pairs
+    metrics: Callable[[TopK], dict[str, float]]
+    rarity: Rarity
+
+    def row(self, name: str, num_fits: int) -> NDArray[np.float64]:
+        """The metrics of each fit."""
+        more = FEATURES.get(name)
+        fitted_to = self.held_out.candidates.features | (more(self.held_out) if more else {})
+        asked = self.judged.candidates.features | (more(self.judged) if more else {})
+        size = 3 if name == "three fits" else 1
+        logits = [self._logits(fitted_to, asked, seed, is_free=name == "free trees") for seed in range(num_fits * size)]
+        means = [np.mean(logits[start : start + size], axis=0) for start in range(0, len(logits), size)]
+        return np.array([self._scored(mean, asked) for mean in means])
+
+    def _logits(self, fitted_to: Features, asked: Features, seed: int, *, is_free: bool) -> NDArray[np.float64]:
+        features = {name: values[self.counts] for name, values in fitted_to.items()}
+        settings = boosted_trees._SETTINGS | {"seed": seed} | ({"feature_fraction": 0.5} if is_free else {})
+        direction = (lambda name: 0) if is_free else boosted_trees._direction
+        with mock.patch.multiple(boosted_trees, _SETTINGS=settings, _direction=direction):
+            fitted = BoostedTrees.fit(features, self.hits[self.counts], self.rarity)
+        columns = boosted_trees._columns(asked, fitted.names)
+        return fitted.tree_scores(columns).reshape(self.judged.candidates.ids_NK.shape)
+
+    def _scored(self, logits: NDArray[np.float64], asked: Features) -> list[float]:
+        ids = self.judged.candidates.ids_NK
+        scores = -np.logaddexp(0, -logits) + self.rarity(asked["frequency"])
+        found = self.metrics(TopK.rank(ids, np.where(ids >= 0, scores, -np.inf).astype(np.float32)))
+        return [found[column] for column in COLUMNS]
+
+
+def judge_of(dataset: Any, seed: int) -> Judge:
+    """Train once, and keep the candidates."""
+    kept: dict[str, Any] = {}
+    fit_ranker = validation.fit_ranker
+
+    def keeping(scorer: Scorer, predict: Any, held_out: Split, queries_of: Any, **more: Any) -> Any:
+        kept.update(scorer=scorer, split=held_out.take(more["answered"]), queries=queries_of(more["answered"]))
+        return fit_ranker(scorer, predict, held_out, queries_of, **more)
+
+    train_vectors = validation.Validation._train_vectors
+
+    def keeping_vectors(self: Any, network: Any, layout: Any) -> Any:
+        kept["vectors"] = np.asarray(layout.knn_vectors(network.text_vectors(self.train_texts[self.rows])))
+        kept["positives"] = self.dataset.train.positives[self.rows]
+        return train_vectors(self, network, layout)
+
+    settings = ["pool.try_hard_negatives=0", "augment.method=none"]
+    with (
+        mock.patch.object(validation, "fit_ranker", keeping),
+        mock.patch.object(validation.Validation, "_train_vectors", keeping_vectors),
+    ):
+        model = train(dataset.with_test(Split.empty(dataset.num_labels)), "auto", settings=settings, seed=seed)
+    held_out = Pairs.of(kept["scorer"], kept["queries"], kept["vectors"], kept["positives"])
+    texts = list(dataset.train.texts)
+    vectors = np.concatenate([np.asarray(model.scorer.layout.knn_vectors(part)) for part in model.vector_blocks(texts)])
+    judged = Pairs.of(model.scorer, model.queries(list(dataset.test.texts)), vectors, dataset.train.positives)
+    ids, split = held_out.candidates.ids_NK, kept["split"]
+    places = places_needed(dataset.test, 5)
+
+    def metrics(found: TopK) -> dict[str, float]:
+        about = (dataset.label_frequencies(), len(dataset.train), dataset.propensity)
+        return score_places(found.first(places), dataset.test, *about).metrics
+
+    rarity = Rarity.of("balanced", len(dataset.train), dataset.propensity)
+    counts = (ids >= 0) & ~contains(split.filter_pairs, ids)
+    return Judge(held_out, contains(split.positives, ids), counts, judged, metrics, rarity)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data")
+    parser.add_argument("--text", default="title+content")
+    parser.add_argument("--max-texts", type=int, help="train texts to take, the judged ones among them")
+    parser.add_argument("--fits", type=int, default=3, help="number of seeds of LightGBM, from 0")
+    parser.add_argument("--seed", type=int, default=0, help="of the training")
+    parser.add_argument(
+        "--only", default="", help="names of rows, separated by semicolons; the first row is always there"
+    )
+    chosen = parser.parse_args()
+    dataset = with_judged_part(read(chosen.data, ReadOptions(text=chosen.text)), chosen.max_texts)
+    judge = judge_of(dataset, chosen.seed)
+    wanted = [name.strip() for name in chosen.only.split(";") if name.strip()] or ROWS
+    print(f"| {dataset.name} | {' | '.join(COLUMNS)} | spread |\n|---|{'---:|' * (len(COLUMNS) + 1)}", flush=True)
+    first = None
+    for name in dict.fromkeys((ROWS[0], *wanted)):
+        found = judge.row(name, chosen.fits)
+        means = found.mean(axis=0)
+        shown = [f"{mean:.2f}" for mean in means] if first is None else [f"{gain:+.2f}" for gain in means - first]
+        first = means if first is None else first
+        print(f"| {name} | {' | '.join(shown)} | {found[:, 0].std():.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
