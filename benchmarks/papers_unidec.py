@@ -34,7 +34,7 @@ _LOSS_PAIRS: dict[str, tuple[Settings, tuple[tuple[float, ...], ...]]] = {
 _ONE_WAY = "loss.text_to_label=1.0"
 
 
-def _by_head(name: str, settings: Settings, figures: tuple[tuple[float, ...], ...]) -> list[Row]:
+def _by_head(name: str, settings: Settings, figures: tuple[tuple[float, ...], ...] = ((), (), ())) -> list[Row]:
     heads = ("", ", dual head", ", classifier head")
     modes = ("both", "dual", "classifier")
     return [
@@ -164,10 +164,8 @@ UNIDEC = (
         "unidec-supcon",
         "SupCon and decoupled softmax by label frequency (ours): where each is ahead in UniDEC, and a label prior",
         (
-            Row("SupCon / SupCon", "unidec", _SC, "both"),
-            Row("decoupled / decoupled", "unidec", (), "both"),
-            Row("SupCon / decoupled", "unidec", _SC[:1], "both"),
-            Row("decoupled / SupCon", "unidec", _SC[1:], "both"),
+            *_by_head("SupCon / SupCon", _SC),
+            *_by_head("decoupled / decoupled", ()),
             Row("SupCon / SupCon, prior 0.02", "unidec", (*_SC, _PRIOR), "both"),
             Row("decoupled / decoupled, prior 0.02", "unidec", (_PRIOR,), "both"),
         ),
@@ -176,8 +174,8 @@ UNIDEC = (
             SupCon is ahead: SupCon / SupCon > decoupled / decoupled | P@1
             SupCon is ahead on frequent labels: SupCon / SupCon > decoupled / decoupled | bin 1
             decoupled softmax is ahead on rare ones: decoupled / decoupled > SupCon / SupCon | bin 5, PSP@1
-            frequent labels come by the classifier: decoupled / SupCon > decoupled / decoupled | bin 1, P@1
-            and by the dual encoder: SupCon / decoupled > decoupled / decoupled | bin 1, P@1
+            the same in the dual head: SupCon / SupCon, dual head > decoupled / decoupled, dual head | bin 1
+            and with classifiers: SupCon / SupCon, classifier head > decoupled / decoupled, classifier head | bin 1
             a prior gives decoupled softmax as much: decoupled / decoupled, prior 0.02 > SupCon / SupCon | bin 1, P@1
             which SupCon has already: SupCon / SupCon, prior 0.02 > SupCon / SupCon | P@1
         """),
