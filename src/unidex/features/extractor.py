@@ -22,15 +22,15 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.config import Features as Settings
-from unidex.data.text_blocks import text_blocks
 from unidex.data.texts import Packer, Texts
 from unidex.errors import DataError, ModelError
+from unidex.features.feature_counts import CHUNK_TEXTS, count_features, text_chunks
 from unidex.features.feature_weights import Rows, Weights
 from unidex.features.groups import groups_of
 from unidex.features.lead import lead_of, with_leads
 from unidex.features.single_text import TextByText
 from unidex.features.subwords import load_tokenizer, train_tokenizer
-from unidex.features.vocabulary import Counter, Vocabulary, document_frequencies
+from unidex.features.vocabulary import Vocabulary
 from unidex.features.word_places import Placed
 from unidex.features.words import UNSPACED
 from unidex.sparse_rows import unchecked_csr
@@ -43,9 +43,7 @@ FORMAT = 2  # Changes whenever the same texts and settings would give other feat
 # Format 1 had whole runs of Chinese and Japanese characters as words; all other texts have the same features.
 _UNSPLIT_FORMAT = 1
 _logger = logging.getLogger(__name__)
-CHUNK_TEXTS = 50_000
 MAX_COUNTED = 1 << 22  # texts, and as many label texts, whose features are counted
-CHUNK_CHARACTERS = 250_000  # What a chunk needs then fits the caches of a processor; larger ones are slower.
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +82,7 @@ class FeatureExtractor:
         texts, label_texts = _spread(texts), _spread(label_texts)
         num_texts = len(texts) + len(label_texts)
         tokenizer = _tokenizer_for(settings, texts, label_texts)
-        counters: dict[str, Counter] = {}
-        with progress.task("counting features", num_texts, unit="texts") as advance:
-            for chunk in _chunks(texts, label_texts, size=chunk_texts):
-                for group in groups_of(chunk, settings, tokenizer):
-                    counters.setdefault(group.name, Counter()).add(group.keys, document_frequencies(group))
-                advance(len(chunk))
+        counters = count_features(texts, label_texts, settings, tokenizer, chunk_texts)
         vocabulary = Vocabulary.choose(
             counters,
             num_texts=num_texts,
@@ -97,7 +90,7 @@ class FeatureExtractor:
             max_features=settings.max_features,
             num_buckets=settings.num_buckets,
         )
-        chunks = _chunks(texts, label_texts, size=chunk_texts)
+        chunks = text_chunks(texts, label_texts, size=chunk_texts)
         names = _find_names(vocabulary, settings, tokenizer, chunks, num_texts)
         return cls(settings, vocabulary, vocabulary.idf(), names, tokenizer)
 
@@ -117,7 +110,7 @@ class FeatureExtractor:
     def rows(self, texts: Sequence[str], *, chunk_texts: int = CHUNK_TEXTS) -> Iterator[Rows]:
         """The rows of texts, chunk by chunk."""
         with progress.task("making features", len(texts), unit="texts") as advance:
-            for chunk in _chunks(texts, size=chunk_texts):
+            for chunk in text_chunks(texts, size=chunk_texts):
                 yield self._with_leads_of(chunk, self._plain_rows)
                 advance(len(chunk))
 
@@ -268,13 +261,6 @@ def padded_rows(rows_NF: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[n
     ids, weights = np.zeros(here_NU.shape, dtype=np.int64), np.zeros(here_NU.shape, dtype=np.float32)
     ids[here_NU], weights[here_NU] = rows_NF.indices, rows_NF.data
     return ids, weights
-
-
-def _chunks(*sources: Sequence[str], size: int) -> Iterator[list[str]]:
-    for source in sources:
-        if isinstance(source, str):
-            raise DataError("texts must be a sequence of texts, but one text was given; put it in a list")
-    return text_blocks(chain(*sources), size, CHUNK_CHARACTERS)
 
 
 def _tokenizer_for(settings: Settings, texts: Sequence[str], label_texts: Sequence[str]) -> Tokenizer | None:

@@ -10,69 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
-from unidex.features.groups import Group
+from unidex.features.feature_counts import Counter
 from unidex.sparse_rows import find_sorted
 from unidex.storage.mapped import load_array
-
-# Counts are merged when so many wait, or as many as there are merged ones: the work stays linear, the memory bounded.
-_MERGE_AT = 4_000_000
-
-
-class Counter:
-    """Counts number of texts of each key, chunk after chunk.
-
-    >>> counter = Counter()
-    >>> counter.add(np.array([3, 5], dtype=np.uint64), np.array([1, 2]))
-    >>> counter.add(np.array([5], dtype=np.uint64), np.array([4]))
-    >>> [array.tolist() for array in counter.result()]
-    [[3, 5], [1, 6]]
-    """
-
-    def __init__(self) -> None:
-        self._keys = [np.empty(0, dtype=np.uint64)]
-        self._counts = [np.empty(0, dtype=np.int64)]
-        self._waiting = 0
-
-    def add(self, keys: NDArray[np.uint64], counts: NDArray[np.int64]) -> None:
-        """Add counts of distinct keys."""
-        self._keys.append(keys)
-        self._counts.append(counts)
-        self._waiting += len(keys)
-        if self._waiting > max(_MERGE_AT, len(self._keys[0])):
-            self.result()
-
-    def result(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """All keys ascending, and their counts."""
-        if len(self._keys) > 1:
-            keys = np.concatenate(self._keys)
-            counts = np.concatenate(self._counts)
-            order = np.argsort(keys)
-            keys, counts = keys[order], counts[order]
-            first = np.flatnonzero(np.concatenate([np.ones(min(len(keys), 1), dtype=bool), keys[1:] != keys[:-1]]))
-            self._keys = [keys[first]]
-            self._counts = [np.add.reduceat(counts, first) if len(first) else counts]
-            self._waiting = 0
-        return self._keys[0], self._counts[0]
-
-
-def document_frequencies(group: Group) -> NDArray[np.int64]:
-    """In how many texts of its chunk each feature of a group occurs.
-
-    >>> from unidex.config import Features as Settings
-    >>> from unidex.features.groups import groups_of
-    >>> texts = ["red red hat", "hat"]
-    >>> words = next(groups_of(texts, Settings(), None))
-    >>> sorted(zip(words.feature_names(np.arange(2)), document_frequencies(words).tolist()))
-    [('hat', 2), ('red', 1)]
-    """
-    num_features = len(group.keys)
-    if num_features == 0:
-        return np.empty(0, dtype=np.int64)
-    pairs = np.concatenate([found.rows * num_features + found.features for found in group.occurrences()])
-    pairs.sort()
-    new = np.ones(len(pairs), dtype=bool)
-    np.not_equal(pairs[1:], pairs[:-1], out=new[1:])
-    return np.bincount(pairs[new] % num_features, minlength=num_features)
 
 
 @dataclass(frozen=True, eq=False)

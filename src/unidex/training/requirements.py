@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from unidex.config import Config
+from unidex.features.feature_counts import MERGE_AT
 from unidex.index.disk_lists import LEARNED_PER_LIST, num_lists
 from unidex.scoring.computed_rows import STREAMED_ABOVE
 from unidex.scoring.label_index import chosen_kind
@@ -135,7 +136,8 @@ class _Terms:
     @property
     def has_knn(self) -> bool:
         predict = self.config.predict
-        return predict.knn > 0 or predict.choose_knn or predict.rank == "learned" or predict.snippet_length > 0
+        chooses = predict.choose_knn and self.validates
+        return predict.knn > 0 or chooses or predict.rank == "learned" or predict.snippet_length > 0
 
     @property
     def data(self) -> int:
@@ -191,8 +193,10 @@ class _Terms:
 
     @property
     def counted(self) -> int:
-        """Keys and counts of distinct features while they are merged, several times the number that is kept."""
-        return min(96 * 4 * self.num_features, 6 << 30)
+        """Keys and counts of distinct features while those of further texts are merged with them."""
+        sizes = self.sizes
+        occurrences = sizes.num_texts * sizes.text_entries + sizes.num_labels * sizes.label_entries
+        return round(32 * min(occurrences, sizes.num_counted + max(MERGE_AT, sizes.num_counted)))
 
     @property
     def prepared(self) -> int:

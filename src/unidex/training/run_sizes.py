@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,11 +13,13 @@ from unidex.config import Config
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.texts import Texts
 from unidex.encoders import registry as encoders
-from unidex.features.extractor import FeatureExtractor
+from unidex.features.extractor import MAX_COUNTED, FeatureExtractor
+from unidex.features.feature_counts import count_features
 from unidex.sparse_rows import find_sorted
 
 # Bytes and texts of the sample; features of so many are counted in about a second.
 SAMPLE_BYTES, SAMPLE_TEXTS = 2 << 20, 8192
+MAX_KEYS = 1 << 27  # of the distinct features of as many texts as are counted
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Sizes:
         num_features: rows of the table of features; 0 for an encoder without one.
         text_entries: features per text.
         label_entries: features per label text.
+        num_counted: distinct features, also those that are too rare for the table.
         is_mapped: whether the data set is mapped from files.
     """
 
@@ -45,6 +49,7 @@ class Sizes:
     num_features: int = 0
     text_entries: float = 0.0
     label_entries: float = 0.0
+    num_counted: int = 0
     is_mapped: bool = False
 
     @classmethod
@@ -82,6 +87,7 @@ class Sizes:
             features if has_table else 0,
             4 * train.texts.num_bytes / len(train),
             4 * labels.texts.num_bytes / len(labels),
+            min(6 * num_bytes, MAX_KEYS),
             train.texts.is_mapped,
         )
 
@@ -99,17 +105,26 @@ class Sizes:
         half = [texts[: max(1, len(texts) // 2)] for texts in whole]
         features = FeatureExtractor.fit(whole[0], whole[1], config.features)
         of_half = len(FeatureExtractor.fit(half[0], half[1], config.features).vocabulary)
-        found = len(features.vocabulary)
-        growth = min(1.0, max(0.0, math.log2(max(1, found) / max(1, of_half))))
-        ratio = (self.num_texts + self.num_labels) / max(1, sum(map(len, whole)))
-        number = min(config.features.max_features, round(found * ratio**growth))
+        number = min(config.features.max_features, self._grown(of_half, len(features.vocabulary), whole))
+        counted_half, counted = (
+            sum(len(counter.result()[0]) for counter in count_features(part[0], part[1], config.features).values())
+            for part in (half, whole)
+        )
         entries = [features.transform(texts).nnz / max(1, len(texts)) for texts in whole]
         return replace(
             self,
             num_features=number + config.features.num_buckets,
             text_entries=entries[0],
             label_entries=entries[1],
+            num_counted=self._grown(counted_half, counted, whole),
         )
+
+    def _grown(self, of_half: int, of_whole: int, sample: Sequence[Texts]) -> int:
+        """A number that grows with texts, from half of a sample and the whole sample; of many texts, some are read."""
+        growth = min(1.0, max(0.0, math.log2(max(1, of_whole) / max(1, of_half))))
+        num_read = min(self.num_texts, MAX_COUNTED) + min(self.num_labels, MAX_COUNTED)
+        ratio: float = num_read / max(1, sum(map(len, sample)))
+        return round(of_whole * float(ratio**growth))
 
 
 def sample_of(dataset: Dataset, seed: int = 0) -> Dataset:

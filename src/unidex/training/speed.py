@@ -29,7 +29,7 @@ REFERENCE = 0.085
 RANK_TEXT = 2.2e-3  # candidates, features and two fits of the ranker, per held-out text
 PREDICT_TEXT = 0.35e-3  # per test text: search, features, ranking, metrics
 CODE_ROW = 12e-6  # index kind pq, per label
-DISK_ROW = 10e-6  # index kind disk, per label
+DISK_ROW = 6e-6  # index kind disk, per label
 TEXT_ROW = 12e-6  # lists of the kNN part, per text
 
 
@@ -43,6 +43,7 @@ class Speed:
         batch_size: texts of that step.
         encode_label: of the vector of a label text by all encoders that read it.
         encode_text: of the vectors of a text.
+        encode_row: of a row of the index, by array operations where the encoder has them.
         product: of one multiplication and addition in a matrix product.
         factor: how much slower than the reference this machine is.
     """
@@ -52,6 +53,7 @@ class Speed:
     batch_size: int
     encode_label: float
     encode_text: float
+    encode_row: float
     product: float
     factor: float
 
@@ -66,6 +68,9 @@ class Speed:
         read_byte = (time.process_time() - started) / max(1, num_bytes)
         data = networks.training_set(config, None)
         network = networks.network(config, data, None, "measurement")
+        # With the table as it is: other arrays have as many rows as the sample has features.
+        arrays, rows = network.arrays(config.predict.precision), data.labels[:2048]
+        by_arrays = None if arrays is None else _seconds(lambda: arrays.text_vectors(rows)) / max(1, rows.shape[0])
         if num_features:
             _spread(network, data, num_features)
         trainer = Trainer(network, data, config)
@@ -73,14 +78,16 @@ class Speed:
         network.eval()
         encode_text = _seconds(lambda: network.text_vectors(data.texts[:2048])) / min(2048, data.texts.shape[0])
         encode_label = _seconds(lambda: network.label_vectors(data.labels[:2048], slice(0, 2048)))
+        encode_label /= min(2048, data.labels.shape[0])
         # A sample may have fewer texts than a batch.
         step, batch_size = min(seconds), min(config.train.batch_size, len(sample.train))
         return cls(
             read_byte,
             step,
             batch_size,
-            encode_label / min(2048, data.labels.shape[0]),
+            encode_label,
             encode_text,
+            encode_label if by_arrays is None else by_arrays,
             *_reference(),
         )
 
@@ -162,6 +169,9 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
     if train.decay_epochs:
         found[FINISH] = train.decay_epochs * epoch(config, sizes.num_texts)
     row = DISK_ROW if config.predict.index == "disk" else CODE_ROW
-    found[INDEX] = labels + knn + sizes.num_labels * row * speed.factor
+    predict = config.predict
+    has_knn = predict.knn > 0 or predict.rank == "learned" or predict.snippet_length > 0 or train.validation
+    rows = sizes.num_labels * (speed.encode_row + row * speed.factor)
+    found[INDEX] = rows + (knn if has_knn else 0)
     found[TEST] = sizes.num_test * (speed.encode_text + PREDICT_TEXT * speed.factor)
     return {name: round(value, 2 if value < 10 else 0) for name, value in found.items() if math.isfinite(value)}

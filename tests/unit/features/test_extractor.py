@@ -25,7 +25,7 @@ from unidex.errors import ConfigError, DataError, ModelError
 from unidex.features import cache, single_text
 from unidex.features.cache import cached_transform, fingerprint
 from unidex.features.extractor import FeatureExtractor
-from unidex.features.vocabulary import Counter as KeyCounter
+from unidex.features.feature_counts import Counter as KeyCounter
 from unidex.features.words import Words, parts_of
 
 
@@ -258,7 +258,7 @@ def test_keys_are_the_same_on_every_machine():
 
 
 def test_counts_merge_in_any_number_of_pieces(monkeypatch):
-    monkeypatch.setattr("unidex.features.vocabulary._MERGE_AT", 3)
+    monkeypatch.setattr("unidex.features.feature_counts.MERGE_AT", 3)
     rng = np.random.default_rng(0)
     counter, expected = KeyCounter(), Counter()
     for _ in range(50):
