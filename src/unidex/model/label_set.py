@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ Order = Literal["frequency", "text", "id"]
 ORDERS = ("frequency", "text", "id")
 _TEXTS_AT_ONCE = 1 << 16
 Frequency = Literal["head", "torso", "tail"]
+_MAX_SHOWN = 1 << 16
 
 
 class LabelRow(Concept, frozen=True):
@@ -37,6 +38,15 @@ class LabelRow(Concept, frozen=True):
     text: str
     frequency: Frequency
     num_texts: int
+
+
+class Shown(NamedTuple):
+    """What predictions show of a label."""
+
+    uid: str
+    text: str
+    frequency: Frequency
+    notation: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +78,7 @@ class LabelSet:
     _names: tuple[GrowingTexts, GrowingTexts] = field(init=False, repr=False)  # texts and uids
     _orders: dict[Order, NDArray[np.int64]] = field(init=False, repr=False, default_factory=dict)
     _broader: dict[int, frozenset[int]] = field(init=False, repr=False, default_factory=dict)
+    _shown: dict[tuple[int, str], Shown] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         # Copies: what this set was made from must not grow with it. Arrays that nobody can write are shared.
@@ -147,6 +158,18 @@ class LabelSet:
     def text_in(self, label: int, language: str) -> str:
         """The text of a label in a language; its own text where it has none."""
         return text_in(self.texts[label], self.concepts.get(label), language)
+
+    def shown(self, label: int, language: str) -> Shown:
+        """A label as predictions show it; remembered, because the labels of predictions are often the same."""
+        found = self._shown.get((label, language))
+        if found is None:
+            if len(self._shown) >= _MAX_SHOWN:
+                self._shown.clear()
+            found = Shown(
+                self.uids[label], self.text_in(label, language), self.frequency_class(label), self.notation(label)
+            )
+            self._shown[label, language] = found
+        return found
 
     def encoder_text(self, label: int) -> str:
         """All texts of a label as one, as encoders read them."""
@@ -243,6 +266,7 @@ class LabelSet:
     def _next(self, count: int) -> LabelSet:
         after = copy(self)
         self._broader.clear()
+        self._shown.clear()
         for name in ("languages", "has_notations"):
             after.__dict__.pop(name, None)
         after._show(count)

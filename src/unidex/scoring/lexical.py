@@ -37,7 +37,7 @@ from unidex.topk import TopK
 # The rarest words of a text that find candidates: the time of a search does not grow with the length of a text.
 _MAX_SEARCHED = 256
 # Up to so many texts are read word by word.
-_FEW = 16
+_FEW = 64
 _ROWS_AT_ONCE = 1 << 15  # of labels, so that what a step needs does not grow with their number
 # A word that more labels have finds no candidates.
 _MAX_LABELS, _MAX_SHARE = 100, 0.005

@@ -94,18 +94,12 @@ class Predictions:
         if most_specific:
             kept = labels.most_specific([label for _, label in found])
             found = [pair for pair, is_kept in zip(found, kept, strict=True) if is_kept]
-        return [
-            PredictedLabel(
-                label,
-                labels.uids[label],
-                labels.text_in(label, language),
-                scores[place],
-                None if probabilities is None else round(probabilities[place], _DIGITS),
-                labels.frequency_class(label),
-                labels.notation(label),
-            )
-            for place, label in found
-        ]
+        rows = []
+        for place, label in found:
+            uid, text, frequency, notation = labels.shown(label, language)
+            probability = None if probabilities is None else round(probabilities[place], _DIGITS)
+            rows.append(PredictedLabel(label, uid, text, scores[place], probability, frequency, notation))
+        return rows
 
 
 def checked_language(model: Model, language: str) -> str:
