@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 
+import lightgbm
 import numpy as np
 import pytest
 import torch
@@ -473,7 +474,7 @@ def test_remembered_texts_count_in_the_formula_at_once_and_from_a_folder(cell, t
 def test_every_feature_counts_in_the_trees_of_these_tests(cell):
     """No feature can be wrong unseen: trees split by each of them, or by its distance or its place."""
     model = built(cell)
-    booster = model.scorer.fitted.booster
+    booster = lightgbm.Booster(model_str=model.scorer.fitted.trees)
     used = {
         name.removesuffix("_gap").removesuffix("_place")
         for name, count in zip(model.scorer.fitted.names, booster.feature_importance(), strict=True)

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
 from unidex.scoring.layout import Head, Layout
+from unidex.scoring.lightgbm_library import Trees, fit_trees
 from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import (
     LEXICAL,
@@ -34,9 +35,6 @@ from unidex.scoring.rankers import (
 )
 from unidex.scoring.ranking_features import FEATURES
 from unidex.scoring.tree_scores import TreeScores, checked_text
-
-if TYPE_CHECKING:
-    from lightgbm import Booster
 
 _FIT_POWER = 0.5
 _NUM_TREES = 60
@@ -88,22 +86,16 @@ class BoostedTrees:
     @classmethod
     def fit(cls, features: Features, hits: NDArray[np.bool_], rarity: Rarity) -> BoostedTrees:
         """Fit trees to the features of pairs of texts and labels, of which ``hits`` tells the right ones."""
-        import lightgbm
-
         weights = np.where(hits, rarity.inverse_propensities(features["frequency"]) ** _FIT_POWER, 1.0)
-        data = lightgbm.Dataset(_columns(features, tuple(features)), hits, weight=weights)
-        directions = [_direction(name) for name in features]
-        fitted = lightgbm.train(_SETTINGS | {"monotone_constraints": directions}, data, _NUM_TREES)
+        settings = _SETTINGS | {"monotone_constraints": [_direction(name) for name in features]}
+        text = fit_trees(_columns(features, tuple(features)), hits, weights, settings, _NUM_TREES)
         # Without the list of parameters at its end, which prediction does not read.
-        text = fitted.model_to_string().split("\nfeature_importances:")[0]
-        return cls(tuple(features), text, rarity)
+        return cls(tuple(features), text.split("\nfeature_importances:")[0], rarity)
 
     @cached_property
-    def booster(self) -> Booster:
+    def library_trees(self) -> Trees:
         """The trees as LightGBM has them, for explanations."""
-        import lightgbm
-
-        return lightgbm.Booster(model_str=checked_text(self.trees))
+        return Trees(checked_text(self.trees))
 
     @cached_property
     def tree_scores(self) -> TreeScores:
@@ -177,7 +169,7 @@ class BoostedTreesRanker(Ranker):
         """
         shape = features["frequency"].shape
         columns_PF = _columns(features, self.fitted.names)
-        shares_PF = np.asarray(self.fitted.booster.predict(columns_PF, pred_contrib=True, num_threads=1))
+        shares_PF = self.fitted.library_trees.shares(columns_PF)
         found: dict[str, NDArray[Any]] = {}
         for name, share in zip((*self.fitted.names, "base"), shares_PF.T, strict=True):
             feature = name.removesuffix("_gap").removesuffix("_place")

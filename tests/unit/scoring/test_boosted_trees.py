@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 
+import lightgbm
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ from unidex.scoring.decision_tree import DecisionTreeFusion
 from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.rankers import POWERS, Candidates, Rarity, sum_parts
+from unidex.scoring.tree_scores import checked_text
 
 LAYOUT = Layout(4, 3, Weights(0.3, 0.5, 0.1))
 PROPENSITY = Propensity(0.55, 1.5)
@@ -62,7 +64,7 @@ def test_scores_are_the_formula(fitted, favour):
     features, _ = pairs(seed=2, shape=(5, 7))
     ranker = replace(fitted, rarity=Rarity.of(favour, NUM_TRAIN, PROPENSITY)).ranker(LAYOUT)
     columns = np.stack([features[name].ravel() for name in fitted.names], axis=1)
-    logits = fitted.booster.predict(columns.astype(np.float32), raw_score=True).reshape(5, 7)
+    logits = lightgbm.Booster(model_str=fitted.trees).predict(columns.astype(np.float32), raw_score=True).reshape(5, 7)
     weights = inverse_propensity(features["frequency"].ravel(), NUM_TRAIN, PROPENSITY).reshape(5, 7)
     wanted = np.log(1 / (1 + np.exp(-logits))) + POWERS[favour] * np.log(weights)
     np.testing.assert_allclose(ranker.scores(features), wanted, atol=1e-5)
@@ -200,17 +202,16 @@ def test_a_damaged_file_is_refused(fitted, damage):
 
 
 def test_checked_trees_are_those_of_the_text(fitted):
-    import lightgbm
-
     columns = np.random.default_rng(7).normal(size=(50, len(fitted.names)))
-    plain = lightgbm.Booster(model_str=fitted.trees)
+    plain, checked = (lightgbm.Booster(model_str=text) for text in (fitted.trees, checked_text(fitted.trees)))
     for how in ({}, {"raw_score": True}, {"pred_contrib": True}):
-        assert np.array_equal(plain.predict(columns, **how), fitted.booster.predict(columns, **how))
+        assert np.array_equal(plain.predict(columns, **how), checked.predict(columns, **how))
 
 
 # Numbers and lines of the trees are changed at random, as somebody does who can also write a matching hash.
 DAMAGING = """
 import json, re, sys
+import lightgbm
 import numpy as np
 from unidex.errors import ModelError
 from unidex.scoring.fitted_ranker import read_ranker
