@@ -22,6 +22,9 @@ from unidex.scoring.rankers import FeatureColumns, WeightedSum
 from unidex.scoring.ranking_features import Pairs
 from unidex.sparse_rows import unchecked_csr
 
+# The rows of their candidates fit the caches of a processor, and little memory is needed.
+_TEXTS_AT_ONCE = 64
+
 
 def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.float32]) -> FeatureColumns | None:
     """The named features of pairs; None where they must be computed one by one.
@@ -46,12 +49,15 @@ def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.fl
     if tuple(names) != known_names or not native.is_plain(words, knn, label_rows.rows_RF):
         return None
     ids_NK = np.maximum(pairs.ids_NK, 0)
-    heads = [
-        pairs.index.inner_products(layout.head_queries(pairs.queries.vectors, head), ids_NK) for head in layout.heads
-    ]
+    heads_HNK = np.empty((len(layout.heads), num_texts, num_candidates), dtype=np.float32)
+    for start in range(0, num_texts, _TEXTS_AT_ONCE):
+        texts = slice(start, start + _TEXTS_AT_ONCE)
+        for place, head in enumerate(layout.heads):
+            queries = layout.head_queries(pairs.queries.vectors[texts], head)
+            heads_HNK[place, texts] = pairs.index.inner_products(queries, ids_NK[texts])
     columns_FNK = np.empty((len(known_names), num_texts, num_candidates), dtype=np.float32)
     native.kernels.describe_pairs(
-        *(pairs.ids_NK, np.concatenate(heads), weights, *native.arrays_of(knn), nearest_N, priors_L),
+        *(pairs.ids_NK, heads_HNK, weights, *native.arrays_of(knn), nearest_N, priors_L),
         *(pairs.frequencies_L, lexical.idf_of_columns, *native.arrays_of(words), *native.arrays_of(label_rows.rows_RF)),
         *(label_rows.num_words_R, label_rows.word_norms_R, columns_FNK),
     )

@@ -106,8 +106,11 @@ class Trainer:
         if self._validate is not None or self._has_next_phase:
             # A run that is resumed in the next phase does not train this one again.
             self._save_checkpoint()
-        if self._best is not None:
-            load_network(self.network, self._best)
+        best = self._best
+        if best is not None:
+            load_network(self.network, best)
+            # Its memory is that of the network, and nothing reads it any more.
+            self._best = None
         seconds = time.monotonic() - started
         self._tell_end(seconds)
         return {
@@ -115,7 +118,7 @@ class Trainer:
             "steps": self.step,
             "seconds": round(seconds, 1),
             "best_epoch": self.best_epoch or self.epoch,
-            "best": None if self._best is None else {self.config.train.metric: self._best_value},
+            "best": None if best is None else {self.config.train.metric: self._best_value},
         }
 
     def measure_steps(self, number: int) -> list[float]:
@@ -245,12 +248,16 @@ class Trainer:
             self._best = self._copied_network()
             self._best_value, self.best_epoch = value, self.epoch
 
-    def state(self) -> State:
-        """A copy of the network and the state of its optimisers."""
-        return {name: tensor.clone() for name, tensor in self._state().items()}
+    def end_state(self) -> State:
+        """The network and its optimisers as ``run`` left them: mapped from the last checkpoint, or else a copy."""
+        found = None if self.folder is None else checkpoint.newest(self.folder)
+        if found is None:
+            return {name: tensor.clone() for name, tensor in self._state().items()}
+        tensors, _ = checkpoint.load(found, self._shards())
+        return tensors | part(tensors, "best.")
 
     def restore(self, state: State) -> None:
-        """Take what ``state`` has copied."""
+        """Take what ``end_state`` gave."""
         load_network(self.network, state)
         self.optimisers.load(part(state, "optimiser."))
 

@@ -83,7 +83,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
         second = {"second trial": terms.tables + terms.encoder_table, "copy of its best network": terms.tables}
         found[TRIAL] = Requirement(found[TRAIN].memory | second, found[TRAIN].disk)
     if terms.validates:
-        fitted = training | copied | search | knn | lexical | {"ranker": RANKER}
+        fitted = training | search | knn | lexical | {"ranker": RANKER}
         if config.train.decay_epochs and sizes.num_texts <= config.train.simulate_decay_up_to:
             fitted |= {"copy for the simulated decay": terms.tables + terms.row_state + terms.table_state}
         found[FIT] = Requirement(fitted, files | checkpoint)

@@ -296,7 +296,7 @@ class Run:
             "Ranker and probabilities: fitted to the held-out texts after a simulated final training without them, so "
             "that they match the final scores."
         )
-        before = best.trainer.state()
+        before = best.trainer.end_state()
         network, _ = self._decay(best, resume=resume, rows=self._validation.rows, phase=SIMULATED_DECAY)
         fitted = self._validation.fit(network, best.config, weights, self._frozen)
         best.trainer.restore(before)
