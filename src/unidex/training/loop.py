@@ -245,6 +245,8 @@ class Trainer:
         gains = value > self._best_value + self.config.train.min_gain * abs(self._best_value) or self._best is None
         self.validations_without_gain = 0 if gains else self.validations_without_gain + 1
         if value > self._best_value:
+            # The copy before it goes first, so that there are never two.
+            self._best = None
             self._best = self._copied_network()
             self._best_value, self.best_epoch = value, self.epoch
 
