@@ -37,6 +37,8 @@ def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.fl
     words, lexical = pairs.queries.words, pairs.lexical
     if native.kernels is None or lexical is None or words is None or not pairs.ids_NK.size:
         return None
+    if pairs.ids_NK.dtype != np.int64 or pairs.frequencies_L.dtype != np.int64:
+        return None
     layout, label_rows = pairs.layout, lexical.only_texts
     if label_rows is None or layout.has_tree:
         return None
