@@ -18,6 +18,7 @@ Shapes: N texts or labels, K candidates, J columns of both heads, D columns of a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -87,7 +88,7 @@ class Layout:
         classifier = 0 if network.classifier is None else network.classifier.dim
         return cls(dual, classifier, weights, network.tree is not None, precision)
 
-    @property
+    @cached_property
     def heads(self) -> tuple[Head, ...]:
         """The heads of the network."""
         return tuple(head for head in HEADS if getattr(self, head))
