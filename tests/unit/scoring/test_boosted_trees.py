@@ -211,7 +211,6 @@ def test_checked_trees_are_those_of_the_text(fitted):
 # Numbers and lines of the trees are changed at random, as somebody does who can also write a matching hash.
 DAMAGING = """
 import json, re, sys
-import lightgbm
 import numpy as np
 from unidex.errors import ModelError
 from unidex.scoring.fitted_ranker import read_ranker
