@@ -192,10 +192,9 @@ def fitted_trees(cell, model):
         features = {name: without_near_values(np.ravel(values)) for name, values in every.items()}
         features["frequency"] = features["frequency"].astype(np.int64)
         rng = np.random.default_rng(0)
-        # Lengths count more: they stand alone, while the other features are there up to three times.
-        weights = {
-            name: -3 if "length" in name else -1 if name.endswith(("_gap", "_place")) else 1 for name in features
-        }
+        # Features that stand alone count more: the others are there up to three times.
+        alone = {"label_length": -3, "text_length": -3, "best_sum": 3, "nearest_text": 3}
+        weights = {name: alone.get(name, -1 if name.endswith(("_gap", "_place")) else 1) for name in features}
         total = sum(
             weights[name] * (values - values.mean()) / (values.std() + 1e-9) for name, values in features.items()
         ) + rng.standard_normal(len(features["frequency"]))
