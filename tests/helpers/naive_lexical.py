@@ -4,6 +4,7 @@ import math
 from collections import Counter
 
 from helpers.naive_features import naive_features, settings_with
+from helpers.naive_matches import NaiveMatches
 from unidex.scoring.lexical_columns import READING
 
 _SETTINGS = settings_with(parts=True, bigrams=False, chars=True, chars_min=4, chars_max=4)
@@ -22,6 +23,7 @@ class NaiveLexical:
 
     def __init__(self, label_texts):
         self.labels = [naive_terms(text) for text in label_texts]
+        self.matches = NaiveMatches(label_texts)
         self.num_counted = len(self.labels)
         self.frequencies = Counter()
         for terms in self.labels:
@@ -37,9 +39,11 @@ class NaiveLexical:
 
     def add(self, text):
         self.labels.append(self.learn(text))
+        self.matches.add(text)
 
     def rename(self, label, text):
         self.labels[label] = self.learn(text)
+        self.matches.rename(label, text)
 
     def known(self, text):
         """The terms of a text that any label has."""

@@ -4,6 +4,7 @@ import lightgbm
 import numpy as np
 
 from unidex.metrics.propensity import inverse_propensity
+from unidex.scoring.label_matches import MATCHES
 
 
 def naive_gap(values, candidates):
@@ -56,6 +57,10 @@ def naive_ranking_features(parts, weights, frequencies, lexical, texts, candidat
     for name, of_pair in overlaps.items():
         values = np.array([[round(of_pair(text, label), 6) for label in labels] for text in texts], dtype=np.float32)
         found |= {name: values, f"{name}_gap": naive_gap(values, candidates)}
+    of_texts = [(text, lexical.matches.of(text)) for text in texts]
+    matches = [[lexical.matches.features(text, label, found) for label in labels] for text, found in of_texts]
+    for name in MATCHES:
+        found[name] = np.array([[of_pair[name] for of_pair in row] for row in matches], dtype=np.float32)
     found["best_sum"] = np.where(candidates, compared["weighted_sum"], -np.inf).max(axis=1, keepdims=True)
     found["nearest_text"] = np.maximum(nearest, 0)[:, None]
     found["frequency"] = np.asarray(frequencies)[None]

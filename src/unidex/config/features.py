@@ -9,10 +9,12 @@ from pydantic_core import PydanticCustomError
 
 from unidex.config.section import Section
 
+DETECT = "auto"
+Analysis = Literal["words", "stems", "lemmas", "auto"]
 # fmt: off
 Language = Literal[
-    "", "ar", "ca", "da", "de", "el", "en", "es", "et", "eu", "fi", "fr", "ga", "hi", "hu",
-    "hy", "id", "it", "lt", "ne", "nl", "no", "pt", "ro", "ru", "sr", "sv", "ta", "tr",
+    "", "auto", "ar", "ca", "cs", "da", "de", "el", "en", "es", "et", "eu", "fa", "fi", "fr", "ga", "hi", "hu",
+    "hy", "id", "it", "lt", "ne", "nl", "no", "pl", "pt", "ro", "ru", "sr", "sv", "ta", "tr",
 ]
 # fmt: on
 
@@ -32,7 +34,15 @@ class Features(Section):
         True, description="a feature that occurs n times in a text counts 1 + ln n times; false: n times"
     )
     language: Language = Field(
-        "", description="language whose Snowball stems replace words, such as fi; empty for words as they are written"
+        "", description="language of the texts, such as fi, or 'auto' for that of each text; empty: words as they are"
+    )
+    analyser: Analysis = Field(
+        "stems",
+        description="what replaces words where features.language is set: 'stems' (Snowball), 'lemmas' (simplemma), "
+        "'words' as they are written, or 'auto' for what pays on the validation split",
+    )
+    compounds: bool = Field(
+        False, description="parts of compounds as additional words, where features.language writes them as one word"
     )
     min_df: int = Field(2, ge=1, description="texts a feature must occur in to get a row of its own")
     max_features: int = Field(500_000, ge=1, description="maximum number of rows; the most frequent features first")
@@ -50,6 +60,8 @@ class Features(Section):
     def _check(self) -> Self:
         if self.tokenizer and not self.subwords:
             raise _error(f"tokenizer is {self.tokenizer!r}, but subwords are off; set features.subwords=true")
+        if self.compounds and not self.language:
+            raise _error("compounds are those of a language, but none is set; set features.language=auto")
         others = [name for name in ("parts", "bigrams", "chars") if getattr(self, name)]
         if not self.words and (others or not self.subwords):
             found = f"{', '.join(others)} are on" if others else "subwords are off"

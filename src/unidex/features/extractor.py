@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 from scipy import sparse
 
 from unidex import progress
 from unidex.config import Features as Settings
 from unidex.data.texts import Packer, Texts
 from unidex.errors import DataError, ModelError
+from unidex.features.analyser import PLAIN, Analyser
 from unidex.features.feature_counts import CHUNK_TEXTS, count_features, text_chunks
 from unidex.features.feature_weights import Rows, Weights
 from unidex.features.groups import groups_of
 from unidex.features.lead import lead_of, with_leads
+from unidex.features.saved_settings import FORMAT, UNSPLIT_FORMAT, read_about, read_settings
 from unidex.features.single_text import TextByText
 from unidex.features.subwords import load_tokenizer, train_tokenizer
 from unidex.features.vocabulary import Vocabulary
@@ -39,9 +40,6 @@ from unidex.storage.mapped import load_array
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-FORMAT = 2  # Changes whenever the same texts and settings would give other features.
-# Format 1 had whole runs of Chinese and Japanese characters as words; all other texts have the same features.
-_UNSPLIT_FORMAT = 1
 _logger = logging.getLogger(__name__)
 MAX_COUNTED = 1 << 22  # texts, and as many label texts, whose features are counted
 
@@ -63,6 +61,7 @@ class FeatureExtractor:
     idf: NDArray[np.float32]
     names: Texts
     tokenizer: Tokenizer | None = None
+    analyser: Analyser = PLAIN
 
     @classmethod
     def fit(
@@ -82,7 +81,8 @@ class FeatureExtractor:
         texts, label_texts = _spread(texts), _spread(label_texts)
         num_texts = len(texts) + len(label_texts)
         tokenizer = _tokenizer_for(settings, texts, label_texts)
-        counters = count_features(texts, label_texts, settings, tokenizer, chunk_texts)
+        analyser = Analyser.fit(texts, label_texts, settings)
+        counters = count_features(texts, label_texts, settings, tokenizer, chunk_texts, analyser)
         vocabulary = Vocabulary.choose(
             counters,
             num_texts=num_texts,
@@ -91,8 +91,8 @@ class FeatureExtractor:
             num_buckets=settings.num_buckets,
         )
         chunks = text_chunks(texts, label_texts, size=chunk_texts)
-        names = _find_names(vocabulary, settings, tokenizer, chunks, num_texts)
-        return cls(settings, vocabulary, vocabulary.idf(), names, tokenizer)
+        names = _find_names(vocabulary, settings, tokenizer, map(analyser.texts, chunks), num_texts)
+        return cls(settings, vocabulary, vocabulary.idf(), names, tokenizer, analyser)
 
     @property
     def num_features(self) -> int:
@@ -137,14 +137,14 @@ class FeatureExtractor:
         return self._text_by_text.placed(text)
 
     def _with_leads_of(self, texts: Sequence[str], rows_of: Callable[[Sequence[str]], Rows]) -> Rows:
-        settings = self.settings
-        rows = rows_of(texts)
+        settings, analysed = self.settings, self.analyser.texts
+        rows = rows_of(analysed(texts))
         if settings.lead_weight == 0:
             return rows
         leads = [lead_of(text, settings.lead) or "" for text in texts]
         if not any(leads):
             return rows
-        return with_leads(rows, rows_of(leads), settings.lead_weight)
+        return with_leads(rows, rows_of(analysed(leads)), settings.lead_weight)
 
     def _plain_rows(self, texts: Sequence[str]) -> Rows:
         found = [np.empty(0, dtype=np.int64)]
@@ -158,7 +158,7 @@ class FeatureExtractor:
 
     @cached_property
     def _text_by_text(self) -> TextByText:
-        return TextByText(self.settings, self.vocabulary, self._weights, self.tokenizer)
+        return TextByText(self.settings, self.vocabulary, self._weights, self.tokenizer, self.analyser)
 
     def name(self, feature: int) -> str:
         """A readable name: "golden", "golden ratio", "gol*" for an n-gram, "[token]" for a subword.
@@ -179,7 +179,7 @@ class FeatureExtractor:
         {0: 'cap | red'}
         """
         names: dict[int, list[str]] = {}
-        for group in groups_of([text], self.settings, self.tokenizer):
+        for group in groups_of(self.analyser.texts([text]), self.settings, self.tokenizer):
             group_names = group.feature_names(np.arange(len(group.keys)))
             for place, feature in enumerate(self.vocabulary.lookup(group.keys).tolist()):
                 if feature >= 0:
@@ -190,7 +190,9 @@ class FeatureExtractor:
     def fingerprint(self) -> str:
         """Changes with anything that changes a row."""
         digest = blake2b(digest_size=16)
-        digest.update(json.dumps([FORMAT, self.settings.model_dump()], sort_keys=True).encode())
+        digest.update(
+            json.dumps([FORMAT, self.settings.model_dump(), self.analyser.as_dict()], sort_keys=True).encode()
+        )
         for array in (self.vocabulary.keys, self.vocabulary.ids, self.idf):
             digest.update(np.ascontiguousarray(array).data)
         if self.tokenizer is not None:
@@ -206,15 +208,21 @@ class FeatureExtractor:
         self.names.save(folder / "names")
         if self.tokenizer is not None:
             self.tokenizer.save(str(folder / "tokenizer.json"))
-        about = {"format": FORMAT, "num_texts": self.vocabulary.num_texts, "settings": self.settings.model_dump()}
+        about: dict[str, Any] = {
+            "format": FORMAT,
+            "num_texts": self.vocabulary.num_texts,
+            "settings": self.settings.model_dump(),
+        }
+        about["analyser"] = self.analyser.as_dict()
         (folder / "features.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> FeatureExtractor:
         """Read what ``save`` wrote; the rows of a text are the same to the last bit."""
-        about = _read_about(folder / "features.json")
+        about = read_about(folder / "features.json")
         try:
-            settings, num_texts = _read_settings(about["settings"]), int(about["num_texts"])
+            settings, num_texts = read_settings(about["settings"]), int(about["num_texts"])
+            analyser = Analyser.read(about.get("analyser"), settings.language)
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{folder / 'features.json'}: settings must be whole, but {error}; train anew") from None
         vocabulary = Vocabulary.load(folder, num_texts=num_texts, num_buckets=settings.num_buckets)
@@ -223,13 +231,13 @@ class FeatureExtractor:
         names = Texts.load(folder / "names")
         if len(names) != len(vocabulary):
             raise ModelError(f"{folder}: {len(vocabulary)} feature names must be here, but there are {len(names)}")
-        if about["format"] == _UNSPLIT_FORMAT and any(map(UNSPACED.search, names)):
+        if about["format"] == UNSPLIT_FORMAT and any(map(UNSPACED.search, names)):
             _logger.warning(
                 "%s: this model read runs of Chinese and Japanese characters as one word; now each character is one. "
                 "Train it again.",
                 folder,
             )
-        return cls(settings, vocabulary, idf, names, tokenizer)
+        return cls(settings, vocabulary, idf, names, tokenizer, analyser)
 
 
 def as_csr(
@@ -277,7 +285,11 @@ def _tokenizer_for(settings: Settings, texts: Sequence[str], label_texts: Sequen
 
 
 def _find_names(
-    vocabulary: Vocabulary, settings: Settings, tokenizer: Tokenizer | None, chunks: Iterable[list[str]], num_texts: int
+    vocabulary: Vocabulary,
+    settings: Settings,
+    tokenizer: Tokenizer | None,
+    chunks: Iterable[Sequence[str]],
+    num_texts: int,
 ) -> Texts:
     # A second walk over the texts: the names of all candidates would take far more memory than the names of the chosen.
     names = [""] * len(vocabulary)
@@ -296,36 +308,3 @@ def _find_names(
     packer = Packer()
     packer.add(names)
     return packer.texts()
-
-
-# Settings that earlier versions saved and that no recipe could change. The weighting is in the saved idf.
-_FIXED = {
-    "lower_case": True,
-    "subword_vocabulary": 30_000,
-    "normalise": "row",
-    "keep_names": True,
-    **{f"{kind}_scale": 1.0 for kind in ("word", "part", "bigram", "char", "subword")},
-}
-
-
-def _read_settings(saved: dict[str, Any]) -> Settings:
-    for key, value in _FIXED.items():
-        if saved.get(key, value) != value:
-            raise ValueError(f"{key} is {saved[key]!r} and can only be {value!r}")
-    try:
-        return Settings(**{key: value for key, value in saved.items() if key not in {"weighting", *_FIXED}})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-
-
-def _read_about(file: Path) -> dict[str, Any]:
-    try:
-        about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{file}: saved features must be here, but cannot be read ({error})") from None
-    if about.get("format") not in (_UNSPLIT_FORMAT, FORMAT):
-        raise ModelError(
-            f"{file}: features of format {FORMAT} are needed, but these have {about.get('format')}; train anew"
-        )
-    return about

@@ -13,6 +13,7 @@ from unidex import progress
 from unidex.config import Features as Settings
 from unidex.data.text_blocks import text_blocks
 from unidex.errors import DataError
+from unidex.features.analyser import PLAIN, Analyser
 from unidex.features.groups import Group, groups_of
 
 if TYPE_CHECKING:
@@ -90,12 +91,13 @@ def count_features(
     settings: Settings,
     tokenizer: Tokenizer | None = None,
     chunk_texts: int = CHUNK_TEXTS,
+    analyser: Analyser = PLAIN,
 ) -> dict[str, Counter]:
     """In how many texts and label texts each feature occurs, by the name of its group."""
     counters: dict[str, Counter] = {}
     with progress.task("counting features", len(texts) + len(label_texts), unit="texts") as advance:
         for chunk in text_chunks(texts, label_texts, size=chunk_texts):
-            for group in groups_of(chunk, settings, tokenizer):
+            for group in groups_of(analyser.texts(chunk), settings, tokenizer):
                 counters.setdefault(group.name, Counter()).add(group.keys, document_frequencies(group))
             advance(len(chunk))
     return counters

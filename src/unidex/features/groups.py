@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from unidex.config import Features as Settings
 from unidex.features.hash_keys import distinct, keys_of_ngrams, keys_of_pairs, keys_of_strings, mix, places
-from unidex.features.stems import stemmed
 from unidex.features.words import MARK, WORD_SEED, Pieces, Words, ngrams_of, parts_of
 
 if TYPE_CHECKING:
@@ -69,14 +68,13 @@ class Group:
 
 
 def groups_of(texts: Sequence[str], settings: Settings, tokenizer: Tokenizer | None) -> Iterator[Group]:
-    """The feature groups of texts, always in the same order.
+    """The feature groups of analysed texts, always in the same order.
 
     >>> for group in groups_of(["GoldenRatio is golden"], Settings(), None):
     ...     print(group.name, sorted(group.feature_names(np.arange(len(group.keys)))))
     words ['golden', 'goldenratio', 'is', 'ratio']
     bigrams ['goldenratio is', 'is golden']
     """
-    texts = stemmed(texts, settings.language)
     if settings.words:
         words = Words.of(texts)
         yield terms_in(words, parts_of(words) if settings.parts else _NO_PIECES)

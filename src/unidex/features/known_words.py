@@ -25,7 +25,6 @@ from unidex.features.codepoints import codes_of
 from unidex.features.extractor import FeatureExtractor
 from unidex.features.groups import NGRAM_SEED
 from unidex.features.hash_keys import keys_of_strings
-from unidex.features.stems import stemmed
 from unidex.features.word_strings import fold, parts_in, words_in
 from unidex.features.words import MARK, WORD_SEED, Words
 from unidex.sparse_rows import find_sorted
@@ -92,7 +91,7 @@ class KnownWords:
             return
         keys = [self._label_keys]
         for start in range(0, len(label_texts), _CHUNK):
-            chunk = stemmed(label_texts[start : start + _CHUNK], self._features.settings.language)
+            chunk = self._features.analyser.texts(label_texts[start : start + _CHUNK])
             new = np.unique(Words.of(chunk).keys)
             # Features of the vocabulary are not stored twice.
             keys.append(new[~find_sorted(self._features.vocabulary.keys, new)[1]])
@@ -112,7 +111,7 @@ class KnownWords:
         )
 
     def _shares(self, texts: Sequence[str]) -> Shares:
-        words_of_texts = [words_in(text) for text in stemmed(texts, self._features.settings.language)]
+        words_of_texts = [words_in(text) for text in self._features.analyser.texts(texts)]
         known = self._all(words_of_texts)
         values_W3 = np.array([known[word] for words in words_of_texts for word in words]).reshape(-1, 3)
         counts_N = np.fromiter(map(len, words_of_texts), dtype=np.int64, count=len(texts))

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from unidex import native
 from unidex.config import Features as Settings
+from unidex.features.analyser import PLAIN, Analyser
 from unidex.features.codepoints import codes_of
 from unidex.features.feature_weights import Rows, Weights
 from unidex.features.groups import NGRAM_SEED, NUM_KIND_BITS, SUBWORD_SEED, Kind, subwords_of
 from unidex.features.hash_keys import keys_of_pairs, keys_of_strings, mix
-from unidex.features.stems import stemmed, stemmer_of
 from unidex.features.vocabulary import Vocabulary
 from unidex.features.word_places import Placed, trimmed
-from unidex.features.word_strings import fold, parts_in, placed_words, words_in
+from unidex.features.word_strings import fold, parts_in, words_in
 from unidex.features.words import MARK, WORD_SEED
 
 if TYPE_CHECKING:
@@ -35,18 +35,23 @@ class TextByText:
     """Makes the rows of a few texts; may be used by many threads at once."""
 
     def __init__(
-        self, settings: Settings, vocabulary: Vocabulary, weights: Weights, tokenizer: Tokenizer | None
+        self,
+        settings: Settings,
+        vocabulary: Vocabulary,
+        weights: Weights,
+        tokenizer: Tokenizer | None,
+        analyser: Analyser = PLAIN,
     ) -> None:
         self._settings = settings
         self._vocabulary = vocabulary
         self._weights = weights
         self._tokenizer = tokenizer
+        self._analyser = analyser
         # Word -> its key, and the occurrences it brings, in row 0. As bytes, because those are joined quickly.
         self._known: dict[str, tuple[bytes, bytes]] = {}
 
     def rows(self, texts: Sequence[str]) -> Rows:
-        """The rows of texts."""
-        texts = stemmed(texts, self._settings.language)
+        """The rows of analysed texts."""
         words_of_texts = [words_in(text) for text in texts] if self._settings.words else [[] for _ in texts]
         known = self._all_known(chain.from_iterable(words_of_texts))
         brought = [b"".join([known[word][1] for word in words]) for words in words_of_texts]
@@ -69,9 +74,7 @@ class TextByText:
         place that its tokenizer reports, without blanks around it; a token without characters of the text has none.
         """
         found: list[tuple[int, int, int, float]] = []
-        stem = stemmer_of(self._settings.language)
-        found_words = placed_words(text) if self._settings.words else []
-        words = [(word if stem is None else stem(word), start, end) for word, start, end in found_words]
+        words = self._analyser.placed(text) if self._settings.words else []
         known = self._all_known([word for word, _, _ in words])
         for word, start, end in words:
             brought = np.frombuffer(known[word][1], dtype=np.int64).tolist()

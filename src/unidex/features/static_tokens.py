@@ -38,7 +38,7 @@ class StaticTokens:
 def lost_features(features: FeatureExtractor) -> list[str]:
     """What of the features has no place in a mean of token vectors; empty where nothing is lost."""
     settings = features.settings
-    found = ["stems of words"] if settings.language else []
+    found = ["forms of words by language"] if not features.analyser.is_plain else []
     if settings.words:
         found.append("words that are not in the vocabulary")
         found += ["parts of identifiers"] if settings.parts else []

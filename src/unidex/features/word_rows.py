@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from unidex import progress
 from unidex.errors import DataError
 from unidex.features.extractor import FeatureExtractor
-from unidex.features.stems import stemmed
 from unidex.features.tokens import TokenRows
-from unidex.features.word_strings import placed_words
 from unidex.features.words import Words
 
 _TEXTS_AT_ONCE = 1024
@@ -50,7 +48,7 @@ def places_of_words(features: FeatureExtractor, text: str, max_words: int) -> li
     [(2, 5), (9, 12)]
     """
     _, ids_W = _ids(features, [text])
-    words = zip(placed_words(text), ids_W.tolist(), strict=True)
+    words = zip(features.analyser.placed(text), ids_W.tolist(), strict=True)
     return [(start, end) for (_, start, end), word in words if word >= 0][:max_words]
 
 
@@ -68,5 +66,5 @@ def _first_words(features: FeatureExtractor, texts: list[str], max_words: int) -
 
 def _ids(features: FeatureExtractor, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The text and the id of every word; -1 for one that has none."""
-    words = Words.of(stemmed(texts, features.settings.language))
+    words = Words.of(features.analyser.texts(texts))
     return words.rows, features.vocabulary.lookup(words.keys)[words.ids]

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
+from unidex.scoring.label_matches import MATCHES
 from unidex.scoring.layout import Head, Layout
 from unidex.scoring.lightgbm_library import Trees, fit_trees
 from unidex.scoring.pretrained import PRETRAINED
@@ -56,7 +57,7 @@ _SETTINGS: dict[str, Any] = {
 # Features that can only speak for a label: the higher, the better.
 _RISING = frozenset({"dual", "classifier", "label_tree", "knn", "weighted_sum", *LEXICAL, *PRETRAINED})
 # Features that explanations show as one part.
-_PARTS = dict.fromkeys((*LEXICAL, "label_length", "text_length"), "words")
+_PARTS = dict.fromkeys((*LEXICAL, *MATCHES, "label_length", "text_length"), "words")
 _PARTS |= dict.fromkeys(PRETRAINED, "pretrained")
 _PARTS |= {"nearest_text": "knn", "best_sum": "weighted_sum"}
 
@@ -66,7 +67,9 @@ def feature_names(layout: Layout, *, pretrained: bool = False) -> tuple[str, ...
     compared = (*searched_parts(layout), "knn", "weighted_sum", *(PRETRAINED if pretrained else ()))
     with_places = [f"{name}{more}" for name in compared for more in ("", "_gap", "_place")]
     lexical = [f"{name}{more}" for name in LEXICAL for more in ("", "_gap")]
-    return (*with_places, *lexical, "best_sum", "nearest_text", "frequency", "label_length", "text_length")
+    of_text = ("best_sum", "nearest_text", "frequency", "label_length", "text_length")
+    # Those of matches are the last: compiled code computes the others.
+    return (*with_places, *lexical, *of_text, *MATCHES)
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ class BoostedTreesRanker(Ranker):
 
     fitted: BoostedTrees
     weights: Mapping[Head, float]
-    counts: ClassVar[CandidateCounts] = CandidateCounts(index=30, knn=10, lexical=6)
+    counts: ClassVar[CandidateCounts] = CandidateCounts(index=30, knn=10, lexical=6, matches=12)
     compares_candidates: ClassVar[bool] = True
 
     @property

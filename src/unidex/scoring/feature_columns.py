@@ -17,6 +17,7 @@ from scipy import sparse
 
 from unidex import native
 from unidex.scoring.boosted_trees import feature_names
+from unidex.scoring.label_matches import MATCHES
 from unidex.scoring.layout import Layout
 from unidex.scoring.rankers import FeatureColumns, WeightedSum
 from unidex.scoring.ranking_features import Pairs
@@ -43,12 +44,15 @@ def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.fl
     if label_rows is None or layout.has_tree:
         return None
     known_names, weights = _expected(layout)
+    more = tuple(names)[len(known_names) :]
+    if more not in ((), MATCHES) or (more and (lexical.matches is None or pairs.queries.matches is None)):
+        return None
     num_texts, num_candidates = pairs.ids_NK.shape
     if pairs.knn is None:
         knn, nearest_N = _no_scores(num_texts), np.zeros(num_texts, dtype=np.float32)
     else:
         knn, nearest_N = pairs.knn.scores_NL, pairs.knn.nearest_N
-    if tuple(names) != known_names or not native.is_plain(words, knn, label_rows.rows_RF):
+    if tuple(names) != (*known_names, *more) or not native.is_plain(words, knn, label_rows.rows_RF):
         return None
     ids_NK = np.maximum(pairs.ids_NK, 0)
     heads_HNK = np.empty((len(layout.heads), num_texts, num_candidates), dtype=np.float32)
@@ -57,14 +61,17 @@ def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.fl
         for place, head in enumerate(layout.heads):
             queries = layout.head_queries(pairs.queries.vectors[texts], head)
             heads_HNK[place, texts] = pairs.index.inner_products(queries, ids_NK[texts])
-    columns_FNK = np.empty((len(known_names), num_texts, num_candidates), dtype=np.float32)
+    columns_FNK = np.empty((len(names), num_texts, num_candidates), dtype=np.float32)
     native.kernels.describe_pairs(
         *(pairs.ids_NK, heads_HNK, weights, *native.arrays_of(knn), nearest_N, priors_L),
         *(pairs.frequencies_L, lexical.idf_of_columns, *native.arrays_of(words), *native.arrays_of(label_rows.rows_RF)),
-        *(label_rows.num_words_R, label_rows.word_norms_R, columns_FNK),
+        *(label_rows.num_words_R, label_rows.word_norms_R, columns_FNK[: len(known_names)]),
     )
-    found = FeatureColumns(zip(known_names, columns_FNK, strict=True))
-    found.names, found.columns_FNK = known_names, columns_FNK
+    if lexical.matches is not None and pairs.queries.matches is not None and more:
+        for name, values in lexical.matches.features(pairs.queries.matches, ids_NK).items():
+            columns_FNK[len(known_names) + more.index(name)] = values
+    found = FeatureColumns(zip(names, columns_FNK, strict=True))
+    found.names, found.columns_FNK = tuple(names), columns_FNK
     # Whole numbers, from which the propensity is computed.
     found["frequency"] = pairs.frequencies_L[ids_NK]
     return found
@@ -75,7 +82,8 @@ def _expected(layout: Layout) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     """The features that the kernel computes, and the weights of the heads, kNN scores and label priors in their sum."""
     weights = WeightedSum.of(layout, layout.weights).weights
     parts = (*layout.heads, "knn", "label_prior")
-    return feature_names(layout), np.array([weights.get(part, 0.0) for part in parts], dtype=np.float32)
+    names = feature_names(layout)[: -len(MATCHES)]
+    return names, np.array([weights.get(part, 0.0) for part in parts], dtype=np.float32)
 
 
 def _no_scores(num_texts: int) -> sparse.csr_array:

@@ -16,18 +16,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from scipy import sparse
 
 from unidex import native
 from unidex.data.concepts import Concepts, further_texts
 from unidex.errors import ModelError
+from unidex.scoring.label_matches import LabelMatches
 from unidex.scoring.lexical_columns import HALF, NUM_COLUMNS, OLD_READING, READING, Columns, Reading, WordMemory
 from unidex.scoring.lexical_rows import TextRows, shared_features, word_norms
 from unidex.sparse_rows import csr_from_counts, row_of_entries, sparse_product, unchecked_csr
@@ -70,8 +70,10 @@ class LexicalPart:
         further_columns: Columns,
         further_labels: NDArray[np.int64],
         reading: Reading,
+        matches: LabelMatches | None = None,
     ) -> None:
         self._reading = reading
+        self.matches = matches  # None in models of earlier versions
         self._frequencies_F, self._num_counted = frequencies_F, num_counted
         self._labels_LF = self._weighted(*label_columns)
         self._further_TF = self._weighted(*further_columns)
@@ -91,7 +93,8 @@ class LexicalPart:
             # A label has a feature once, in however many of its texts.
             pairs = [_label_features(own, np.arange(len(label_texts))), _label_features(further, labels)]
             frequencies = np.bincount(np.unique(np.concatenate(pairs)) % NUM_COLUMNS, minlength=NUM_COLUMNS)
-        return cls(frequencies.astype(np.int32), len(label_texts), own, further, labels, reading)
+        matches = LabelMatches.of(label_texts, concepts, reading)
+        return cls(frequencies.astype(np.int32), len(label_texts), own, further, labels, reading, matches)
 
     @property
     def num_labels(self) -> int:
@@ -232,6 +235,8 @@ class LexicalPart:
         self._further_labels = np.concatenate([self._further_labels, self.num_labels + labels])
         self._further_TF = sparse.vstack([self._further_TF, self._weighted(*further)], format="csr")
         self._set(sparse.vstack([self._labels_LF, self._weighted(*own)], format="csr"))
+        if self.matches is not None:
+            self.matches.add(label_texts, concepts)
 
     def _know(self, columns: Columns) -> None:
         new = np.unique(columns[0])
@@ -241,10 +246,12 @@ class LexicalPart:
 
     def rename(self, label: int, text: str) -> None:
         """Give a label another text; its further texts stay."""
-        self.add([text])
-        rows = np.arange(self.num_labels - 1)
+        self._know(own := self._reading.columns_of([text]))
+        rows = np.arange(self.num_labels)
         rows[label] = len(rows)
-        self._set(self._labels_LF[rows])
+        self._set(sparse.vstack([self._labels_LF, self._weighted(*own)], format="csr")[rows])
+        if self.matches is not None:
+            self.matches.rename(label, text)
 
     def _set(self, labels_LF: sparse.csr_array) -> None:
         self._labels_LF = labels_LF
@@ -256,13 +263,15 @@ class LexicalPart:
         folder.mkdir(parents=True)
         np.save(folder / "frequencies.npy", self._frequencies_F)
         np.save(folder / "num_counted.npy", np.array([self._num_counted]))
-        (folder / _READING).write_text(json.dumps(asdict(self._reading)) + "\n", encoding="utf-8")
+        (folder / _READING).write_text(json.dumps(self._reading.as_dict()) + "\n", encoding="utf-8")
         for prefix, rows in (("", self._labels_LF), (_FURTHER, self._further_TF)):
             if not prefix or rows.shape[0]:
                 np.save(folder / f"{prefix}columns.npy", rows.indices.astype(np.int32))
                 np.save(folder / f"{prefix}starts.npy", rows.indptr.astype(np.int64))
         if len(self._further_labels):
             np.save(folder / f"{_FURTHER}labels.npy", self._further_labels)
+        if self.matches is not None:
+            self.matches.save(folder)
 
     @classmethod
     def load(cls, folder: Path, num_labels: int) -> LexicalPart:
@@ -272,14 +281,15 @@ class LexicalPart:
         if not 0 <= num_counted < 2**31 or (frequencies < 0).any():
             raise ModelError(f"{folder}: texts must be counted from 0, but are not; copy the model again")
         reading = _read_reading(folder / _READING)
+        matches = LabelMatches.load(folder, num_labels, reading)
         file = folder / f"{_FURTHER}labels.npy"
         if not file.exists():
-            return cls(frequencies, num_counted, _loaded(folder, "", num_labels), *_NO_FURTHER, reading)
+            return cls(frequencies, num_counted, _loaded(folder, "", num_labels), *_NO_FURTHER, reading, matches)
         labels = load_array(file, (None,), np.int64)
         if (np.diff(labels, prepend=0) < 0).any() or labels[-1] >= num_labels:
             raise ModelError(f"{file}: labels must ascend and be below {num_labels}, but do not; copy it again")
         further = _loaded(folder, _FURTHER, len(labels))
-        return cls(frequencies, num_counted, _loaded(folder, "", num_labels), further, labels, reading)
+        return cls(frequencies, num_counted, _loaded(folder, "", num_labels), further, labels, reading, matches)
 
     def _weighted(self, columns: NDArray[np.int32], starts: NDArray[np.int64]) -> sparse.csr_array:
         """Rows of norm 1 for words and of norm 1 for n-grams."""
@@ -324,11 +334,10 @@ def _read_reading(file: Path) -> Reading:
     if not file.exists():
         return OLD_READING
     try:
-        return TypeAdapter(Reading).validate_json(file.read_bytes())
-    except ValidationError as error:
-        raise ModelError(
-            f"{file}: it must say what is read of texts, but {error.errors()[0]['msg']}; copy it again"
-        ) from None
+        return Reading.read(json.loads(file.read_bytes()))
+    except ValueError as error:
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        raise ModelError(f"{file}: it must say what is read of texts, but {reason}; copy it again") from None
 
 
 def _loaded(folder: Path, prefix: str, num_rows: int) -> Columns:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
-from unidex.config.features import Language
 from unidex.data.text_blocks import text_blocks
+from unidex.features.analyser import PLAIN, Analyser
 from unidex.features.codepoints import codes_of
 from unidex.features.groups import NGRAM_SEED, ngrams_in, terms_in
 from unidex.features.hash_keys import keys_of_strings
-from unidex.features.stems import stemmed
 from unidex.features.word_strings import fold, parts_in, words_in
 from unidex.features.words import MARK, WORD_SEED, Pieces, Words, parts_of
 
@@ -38,20 +37,32 @@ class Reading:
     """What is read of a text.
 
     Attributes:
-        language: whose Snowball stems replace words; empty for words as they are written.
+        analyser: which words a text is read as.
         beginning: letters of a beginning; 0 for words alone.
         max_characters: read of a text; None for all.
     """
 
-    language: Language = ""
+    analyser: Analyser = PLAIN
     beginning: Annotated[int, Field(ge=0)] = 6
     max_characters: Annotated[int, Field(ge=1)] | None = None
+
+    @classmethod
+    def read(cls, values: Any) -> Reading:
+        """Read what ``as_dict`` gave; ValueError where it is something else."""
+        if not isinstance(values, dict):
+            raise ValueError(f"it is {values!r}")
+        analyser = Analyser.read(values.pop("analyser", None), values.pop("language", ""))
+        return replace(TypeAdapter(cls).validate_python(values), analyser=analyser)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(replace(self, analyser=PLAIN)) | {"analyser": self.analyser.as_dict()}
 
     def columns_of(self, texts: Sequence[str]) -> Columns:
         """The columns of each text, ascending and each once, and where those of a text start."""
         columns_of_chunks, counts = [np.empty(0, dtype=np.int32)], [np.zeros(1, dtype=np.int64)]
         for chunk in text_blocks((text[: self.max_characters] for text in texts), _CHUNK, _CHUNK_CHARACTERS):
-            words, found = Words.of(stemmed(chunk, self.language)), []
+            words, found = Words.of(self.analyser.texts(chunk)), []
             groups = terms_in(words, self._pieces(words)), ngrams_in(words, range(_NGRAM, _NGRAM + 1))
             for half, group in enumerate(groups):
                 columns = (group.keys % np.uint64(HALF)).astype(np.int64) + half * HALF
@@ -95,7 +106,8 @@ class WordMemory:
 
         All features of a text are those of its words.
         """
-        words_of_texts = [words_in(text[: self._reading.max_characters]) for text in texts]
+        read = self._reading.analyser.texts([text[: self._reading.max_characters] for text in texts])
+        words_of_texts = [words_in(text) for text in read]
         known = self._columns if len(self._columns) < _MAX_WORDS else {}
         if new := [word for word in set().union(*words_of_texts) if word not in known]:
             known.update(zip(new, self._learn(new), strict=True))
@@ -107,10 +119,6 @@ class WordMemory:
 
     def _learn(self, words: list[str]) -> Iterator[bytes]:
         """The columns of each word, as `Reading.columns_of` has them, by the means Python has for strings."""
-        if self._reading.language:
-            columns, starts = self._reading.columns_of(words)
-            yield from (part.tobytes() for part in np.split(columns, starts[1:-1]))
-            return
         beginning = self._reading.beginning or sys.maxsize
         strings: list[str] = []
         ends: list[tuple[int, int]] = []

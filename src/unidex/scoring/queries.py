@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex.scoring.label_matches import Matches
+
 
 @dataclass(frozen=True, eq=False)
 class Queries:
@@ -17,16 +19,19 @@ class Queries:
     Attributes:
         vectors: one row per text, as `unidex.scoring.layout` lays it out.
         words: the rows of the lexical part; None where the model has none.
+        matches: the labels of which the text has every word; None where no ranker asks for them.
         pretrained: vectors by a frozen encoder; None where the model has none.
     """
 
     vectors: NDArray[np.float32]
     words: sparse.csr_array | None = None
     pretrained: NDArray[np.float32] | None = None
+    matches: Matches | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def __getitem__(self, texts: Any) -> Queries:
-        parts = (None if part is None else part[texts] for part in (self.words, self.pretrained))
+        found = (self.words, self.pretrained, self.matches)
+        parts: list[Any] = [None if part is None else part[texts] for part in found]
         return Queries(self.vectors[texts], *parts)

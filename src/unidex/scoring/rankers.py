@@ -99,7 +99,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class CandidateCounts:
-    """How many candidates a text has at most: labels that the index, the kNN part and the lexical part find.
+    """How many candidates a text has at most: labels that the index, the kNN part and the lexical part find, matches.
 
     A pretrained part finds as many by its kNN scores as the kNN part, and as many by cosines as the lexical part.
     """
@@ -107,6 +107,7 @@ class CandidateCounts:
     index: int = 100
     knn: int = 32
     lexical: int = 0
+    matches: int = 0
 
 
 class Ranker(ABC):

@@ -103,6 +103,14 @@ class Pairs:
         return self.lexical.overlaps(self.queries.words, self.ids_NK)
 
     @cached_property
+    def matches(self) -> dict[str, NDArray[np.float32]]:
+        """The features of matches."""
+        assert self.lexical is not None
+        assert self.lexical.matches is not None
+        assert self.queries.matches is not None
+        return self.lexical.matches.features(self.queries.matches, self.ids_NK)
+
+    @cached_property
     def head_scores(self) -> dict[Head, NDArray[np.float32]]:
         """The score of each pair by each head."""
         heads = self.layout.heads
@@ -224,6 +232,48 @@ def char_overlap(pairs: Pairs) -> NDArray[np.float32]:
 def word_coverage(pairs: Pairs) -> NDArray[np.float32]:
     """The share of the label's words that the text has."""
     return pairs.overlaps["word_coverage"]
+
+
+@ranking_feature
+def match_count(pairs: Pairs) -> NDArray[np.float32]:
+    """How often the text has all words of the label; 0 where it does not."""
+    return pairs.matches["match_count"]
+
+
+@ranking_feature
+def match_first(pairs: Pairs) -> NDArray[np.float32]:
+    """The share of the text before the first occurrences of all words of the label; 1 where one does not occur."""
+    return pairs.matches["match_first"]
+
+
+@ranking_feature
+def match_rate(pairs: Pairs) -> NDArray[np.float32]:
+    """The share of the training texts with all words of the label that have the label; 0 for a text without them."""
+    return pairs.matches["match_rate"]
+
+
+@ranking_feature
+def match_texts(pairs: Pairs) -> NDArray[np.float32]:
+    """The number of training texts with all words of the label; -1 for a text without them."""
+    return pairs.matches["match_texts"]
+
+
+@ranking_feature
+def match_words(pairs: Pairs) -> NDArray[np.float32]:
+    """The number of words of the label text that the text has whole; 0 where it has none."""
+    return pairs.matches["match_words"]
+
+
+@ranking_feature
+def match_ambiguity(pairs: Pairs) -> NDArray[np.float32]:
+    """The number of labels that have a text of these words; 0 where the text does not have them."""
+    return pairs.matches["match_ambiguity"]
+
+
+@ranking_feature
+def num_matches(pairs: Pairs) -> NDArray[np.float32]:
+    """The number of labels of which the text has all words."""
+    return pairs.matches["num_matches"]
 
 
 @ranking_feature

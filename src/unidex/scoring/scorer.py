@@ -25,6 +25,7 @@ from unidex.scoring.calibration import Calibration
 from unidex.scoring.feature_columns import describe_at_once
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.knn_join import join_scores
+from unidex.scoring.label_matches import MATCHES
 from unidex.scoring.layout import Head, Layout, Mode
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.pretrained import PRETRAINED, PretrainedPart
@@ -109,9 +110,13 @@ class Scorer:
 
     def queries(self, vectors: Vectors, texts: Sequence[str], mode: Mode = "both") -> Queries:
         """The queries of texts with these vectors."""
-        words = self.lexical.rows(texts) if self.lexical is not None and mode == "both" else None
+        words = matches = None
+        if self.lexical is not None and mode == "both":
+            words = self.lexical.rows(texts)
+            if self.lexical.matches is not None and (self.fitted is None or MATCHES[0] in self.ranker().features):
+                matches = self.lexical.matches.find(texts)
         frozen = self.pretrained.encode(texts) if self.pretrained is not None and mode == "both" else None
-        return Queries(as_array(self.layout.queries(vectors, mode)), words, frozen)
+        return Queries(as_array(self.layout.queries(vectors, mode)), words, frozen, matches)
 
     def search(
         self,
@@ -180,6 +185,8 @@ class Scorer:
             ids.append(TopK.from_csr(knn.scores_NL, counts.knn).ids)
         if self.lexical is not None and queries.words is not None and counts.lexical:
             ids.append(self.lexical.search(queries.words, counts.lexical, hidden_L).ids)
+        if self.lexical is not None and self.lexical.matches is not None and queries.matches and counts.matches:
+            ids.append(self.lexical.matches.search(queries.matches, counts.matches, hidden_L).ids)
         frozen = self._frozen_knn(queries, features, hidden_L)
         if frozen is not None:
             ids.append(TopK.from_csr(frozen, counts.knn).ids)

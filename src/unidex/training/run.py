@@ -28,15 +28,16 @@ from unidex.scoring.calibration import Calibration
 from unidex.scoring.decision_tree import check_installed
 from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.layout import Layout, Weights
-from unidex.scoring.lexical import LexicalPart
-from unidex.scoring.lexical_columns import Reading
 from unidex.scoring.linear_ranker import LinearWeights
 from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import Rarity
 from unidex.scoring.scorer import FittedRanker
 from unidex.storage.atomic import write_text
+from unidex.training.analyser_choice import choose_analyser
 from unidex.training.centroid_fusion import add_centroids
 from unidex.training.data_description import describe_data
+from unidex.training.held_out import NothingHeldOutError
+from unidex.training.lexical_setup import lexical_part, with_other_texts
 from unidex.training.loop import Trainer
 from unidex.training.phases import DECAY, SIMULATED_DECAY, changed, decay_recipe, with_metric
 from unidex.training.pretrained_vectors import PretrainedVectors
@@ -47,7 +48,7 @@ from unidex.training.transfer import summarise_stages
 from unidex.training.tree_setup import learns_labels
 from unidex.training.trials import PLAIN, TRIALS, plan_trials
 from unidex.training.unseen_labels import settle_unseen
-from unidex.training.validation import Choice, NothingHeldOutError, Validation
+from unidex.training.validation import Choice, Validation
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +102,7 @@ class Run:
             check_installed()
         # The last stage is the recipe of the model; the stages before it prepare its network.
         *self._earlier, (self._last, config) = stages.items()
+        config = choose_analyser(dataset, config, seed)
         self._stage = 0
         self.dataset, self.config, self.seed, self.folder = dataset, config, seed, folder
         self.processes = processes
@@ -173,15 +175,13 @@ class Run:
             model.scorer.pretrained = self._frozen.part(config.predict)
         model.train_texts = TextHashes.of(self.dataset.train.texts)
         if config.predict.rank == "learned":
-            validation = self._validation
-            lexical = None if validation is None else validation.lexical
-            model.scorer.lexical = lexical or LexicalPart.of(labels.texts, labels.concepts, self._reading)
+            validation, every = self._validation, np.arange(len(self.dataset.train))
+            model.scorer.lexical = (
+                lexical_part(self.dataset, self._networks.analyser, every)
+                if validation is None
+                else with_other_texts(validation.lexical, self.dataset, validation.rows)
+            )
         return model
-
-    @property
-    def _reading(self) -> Reading:
-        """What the lexical part reads of texts."""
-        return Reading(self.config.features.language)
 
     def _whole(self, config: Config) -> Config:
         """The recipe of the last stage as that of all of them."""
@@ -197,7 +197,7 @@ class Run:
             prepared = (self._networks.texts, self._networks.labels)
             try:
                 new = Validation.of(self.dataset, share, self.seed, *prepared, self.processes)
-                self._validation = new = replace(new, reading=self._reading)
+                self._validation = new = replace(new, analyser=self._networks.analyser)
                 logger.info(
                     "Training on %d texts; %d are held out, to decide when to stop and how to rank.",
                     len(new.rows),

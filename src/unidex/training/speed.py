@@ -13,6 +13,7 @@ import torch
 from unidex.config import Config
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE
+from unidex.training.held_out import MAX_TEXTS as MAX_HELD_OUT
 from unidex.training.loop import Trainer
 from unidex.training.phases import changed, with_metric
 from unidex.training.run_sizes import Sizes
@@ -21,7 +22,6 @@ from unidex.training.stage_networks import StageNetworks
 from unidex.training.timetable import FINISH, FIT, INDEX, PREPARE, TEST, TRAIN, TRIAL, stage_phase
 from unidex.training.trials import may_try
 from unidex.training.validation import CHOICE_TEXTS, EPOCH_TEXTS
-from unidex.training.validation import MAX_TEXTS as MAX_HELD_OUT
 
 MAX_STEPS = 4
 # Seconds on the machine where `REFERENCE` was measured: `_reference` took so long there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from unidex.data.concepts import further_texts
 from unidex.data.dataset import Dataset
 from unidex.distributed import Processes
 from unidex.encoders import registry as encoders
+from unidex.features.analyser import Analyser
+from unidex.features.extractor import FeatureExtractor
 from unidex.nn.assembly import build_network
 from unidex.nn.initialisation import initialise_biases, initialise_classifiers
 from unidex.nn.label_tree import LabelTree
@@ -65,6 +68,14 @@ class StageNetworks:
         if processes.is_first:
             processes.barrier()
         self._encoder.cache = None
+
+    @cached_property
+    def analyser(self) -> Analyser:
+        """Which words texts are read as: that of the encoder's features, also for the words of labels."""
+        features = getattr(self._encoder, "features", None)
+        if isinstance(features, FeatureExtractor):
+            return features.analyser
+        return Analyser.fit(self.dataset.train.texts, self.dataset.labels.encoder_texts, self.config.features)
 
     def start_from(self, network: Network, config: Config) -> None:
         """Let later networks start where the network of a stage ended."""

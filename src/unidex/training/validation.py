@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.config import Config
-from unidex.data.dataset import Dataset, Split, split_rows
+from unidex.data.dataset import Dataset, Split
 from unidex.distributed import Processes
-from unidex.errors import UnidexError
+from unidex.features.analyser import PLAIN, Analyser
 from unidex.features.known_words import KnownWords
 from unidex.metrics.evaluation import places_needed
 from unidex.nn.network import Network
@@ -29,36 +29,25 @@ from unidex.scoring.knn import KnnPart
 from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import EVEN, Layout, Weights
 from unidex.scoring.lexical import LexicalPart
-from unidex.scoring.lexical_columns import READING, Reading
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import CandidateCounts, WeightedSum, part_names
 from unidex.scoring.scorer import FittedRanker, LabelFrequencies, Scorer
 from unidex.topk import TopK
 from unidex.training.chosen_rows import chosen
+from unidex.training.held_out import NothingHeldOutError, held_out_rows, held_out_share
+from unidex.training.lexical_setup import lexical_part
 from unidex.training.pretrained_vectors import PretrainedVectors
 from unidex.training.ranker_fit import fit_ranker
 
 logger = logging.getLogger(__name__)
 
-# Held-out texts at most: the ranker is better the more of them it is fitted to. The others are trained on.
-MAX_TEXTS = 8000
-# Of these, the texts that weights are chosen on and that are scored after an epoch: more are slower, not better.
+# Held-out texts that weights are chosen on and that are scored after an epoch: more are slower, not better.
 CHOICE_TEXTS, EPOCH_TEXTS = 3000, 800
 # Labels per text among which weights are chosen.
 _CANDIDATES = 64
 # The vectors of a frozen encoder cost a pass per text in prediction: they must raise the metric by this share.
 _PRETRAINED_GAIN = 0.005
-# Of few texts up to a quarter is held out, to have this many.
-_MIN_TEXTS = 50
-
-
-class NothingHeldOutError(UnidexError):
-    """No held-out text has a label that the other texts have too."""
-
-    def __init__(self, share: float, num_texts: int) -> None:
-        self.reason = f"no held-out text of {share:g} of {num_texts} texts has a label that the others have too"
-        super().__init__(f"a validation split must have labels of the other texts, but {self.reason}; add texts")
 
 
 @dataclass(frozen=True)
@@ -109,7 +98,7 @@ class Validation:
         labels: prepared texts of this process's labels.
         forbidden: ids of the labels that are left out.
         processes: all processes of the run.
-        reading: what the lexical part reads of texts.
+        analyser: which words the lexical part reads texts as.
     """
 
     dataset: Dataset
@@ -122,14 +111,13 @@ class Validation:
     labels: Any
     forbidden: NDArray[np.int64]
     processes: Processes
-    reading: Reading = READING
+    analyser: Analyser = PLAIN
 
     @classmethod
     def of(cls, dataset: Dataset, share: float, seed: int, texts: Any, labels: Any, processes: Processes) -> Validation:
         """Hold out a share of the train texts; ``texts`` and ``labels`` are all prepared texts."""
         num_texts = len(dataset.train)
-        share = max(share, min(0.25, _MIN_TEXTS / max(1, num_texts)), 1 / max(1, num_texts))
-        rows, held_out = split_rows(num_texts, min(share, MAX_TEXTS / max(1, num_texts)), seed)
+        rows, held_out = held_out_rows(num_texts, share, seed)
         known = np.bincount(dataset.train.positives[rows].indices, minlength=dataset.num_labels) > 0
         lost = np.flatnonzero(~known & (dataset.label_frequencies() > 0))
         split = dataset.train.take(held_out)
@@ -138,7 +126,7 @@ class Validation:
         left.eliminate_zeros()
         answered = np.flatnonzero(np.diff(left.indptr))
         if len(answered) == 0:
-            raise NothingHeldOutError(share, num_texts)
+            raise NothingHeldOutError(held_out_share(num_texts, share), num_texts)
         kept = Split.of(split.texts, left, split.filter_pairs).take(answered)
         own = labels[processes.shard(dataset.num_labels)]
         return cls(dataset, rows, split, texts[held_out], answered, kept, texts, own, lost, processes)
@@ -290,7 +278,7 @@ class Validation:
     @cached_property
     def lexical(self) -> LexicalPart:
         """The words of the labels."""
-        return LexicalPart.of(self.dataset.labels.texts, self.dataset.labels.concepts, self.reading)
+        return lexical_part(self.dataset, self.analyser, self.rows)
 
     def _scorer(self, network: Network, config: Config, weights: Weights) -> Scorer:
         """The scorer that a model with this network has.

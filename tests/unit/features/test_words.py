@@ -2,16 +2,14 @@
 
 from typing import get_args
 
-import pytest
+from Stemmer import Stemmer
 
 from unidex.config import Features as Settings
 from unidex.config.features import Language
 from unidex.features.extractor import FeatureExtractor
 from unidex.features.known_words import KnownWords
-from unidex.features.stems import SNOWBALL, stemmer_of
+from unidex.features.stems import SNOWBALL, stems
 from unidex.features.word_strings import words_in
-
-FinnishStemmer = pytest.importorskip("snowballstemmer.finnish_stemmer").FinnishStemmer
 
 
 def test_every_chinese_and_japanese_character_is_a_word():
@@ -27,7 +25,7 @@ FINNISH = ["kirjastoissa on kirjoja", "Kirjaston kirjat ovat getHTTPPort_2 luett
 
 
 def test_stems_replace_words_before_any_feature_is_made():
-    snowball = FinnishStemmer()
+    snowball = Stemmer("finnish")
     by_hand = [
         " ".join(word if "HTTP" in word else snowball.stemWord(word.lower()) for word in words_in(text))
         for text in FINNISH
@@ -62,5 +60,5 @@ def test_stems_have_the_places_of_their_words():
 
 def test_every_language_has_a_stemmer():
     for language in SNOWBALL:
-        assert stemmer_of(language)("a")
-    assert {*get_args(Language)} == {"", *SNOWBALL}
+        assert stems(language)("a")
+    assert {*get_args(Language)} == {"", "auto", *SNOWBALL}

@@ -271,7 +271,7 @@ def test_trees_that_are_none_are_refused(fitted, field, numbers):
 
 def test_features_of_heads_and_of_a_label_tree():
     names = feature_names(LAYOUT)
-    assert len(names) == len(set(names)) == 23
+    assert len(names) == len(set(names)) == 30
     assert {"dual_gap", "classifier_place", "knn", "weighted_sum_gap", "word_coverage_gap", "best_sum"} < set(names)
     alone = feature_names(Layout(4, 0, Weights(0.3)))
     assert {name for name in names if "classifier" in name} == set(names) - set(alone)

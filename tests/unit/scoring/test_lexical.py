@@ -10,6 +10,7 @@ from helpers.naive_features import some_text
 from helpers.naive_lexical import NaiveLexical, naive_terms
 from unidex.data.concepts import Concept, Term
 from unidex.errors import ModelError
+from unidex.features.analyser import Analyser
 from unidex.scoring import lexical, lexical_columns, lexical_rows
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.lexical_columns import Reading
@@ -273,7 +274,7 @@ def test_inflected_labels_are_candidates(tmp_path, text, label):
 
 def test_stems_find_forms_that_share_no_beginning(tmp_path):
     texts, labels = ["Kirja kädessä"], ["käsi", "kädet"]
-    plain, stems = (LexicalPart.of(labels, reading=Reading(language)) for language in ("", "fi"))
+    plain, stems = (LexicalPart.of(labels, reading=Reading(Analyser("stems", language))) for language in ("", "fi"))
     stems.save(tmp_path / "lexical")
     for part, found in ((plain, -1), (stems, 1), (LexicalPart.load(tmp_path / "lexical", 2), 1)):
         assert part.search(part.rows(texts), 1).ids.tolist() == [[found]]

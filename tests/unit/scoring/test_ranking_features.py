@@ -7,6 +7,8 @@ from scipy import sparse
 
 from helpers.naive_lexical import NaiveLexical
 from helpers.naive_ranking import naive_gap, naive_place, naive_ranking_features
+from unidex.data.dataset import Split
+from unidex.data.texts import Texts
 from unidex.index.exact import ExactIndex
 from unidex.nn.network import Vectors
 from unidex.scoring import ranking_features
@@ -42,9 +44,13 @@ class Toy:
         layout = Layout(4, 3, WEIGHTS)
         knn = KnnPart.of(train.numpy(), positives, num_nearest=NUM_NEAREST, temperature=TEMPERATURE)
         index = ExactIndex.build(layout.rows(labels, self.frequencies))
-        self.scorer = Scorer(layout, index, LabelFrequencies(self.frequencies), knn, lexical=LexicalPart.of(LABELS))
-        self.texts = self.scorer.queries(self.queries, TEXTS)
+        lexical = LexicalPart.of(LABELS)
         self.lexical = NaiveLexical(LABELS)
+        seen = Split.of(Texts.of(TEXTS * 2), sparse.csr_array((rng.random((14, 20)) < 0.3).astype(np.float32)))
+        lexical.matches.learn(seen, np.arange(14))
+        self.lexical.matches.learn(TEXTS * 2, [np.flatnonzero(row) for row in seen.positives.toarray()])
+        self.scorer = Scorer(layout, index, LabelFrequencies(self.frequencies), knn, lexical=lexical)
+        self.texts = self.scorer.queries(self.queries, TEXTS)
         near = (torch.cat([self.queries.dual, self.queries.classifier], dim=1) @ train.T).double().numpy()
         self.nearest = near.max(axis=1)
         self.parts = {

@@ -149,7 +149,7 @@ def test_the_split_is_drawn_at_random_has_the_asked_size_and_depends_on_the_seed
 
 
 def test_no_more_texts_are_held_out_than_choices_need(monkeypatch):
-    monkeypatch.setattr("unidex.training.validation.MAX_TEXTS", 7)
+    monkeypatch.setattr("unidex.training.held_out.MAX_TEXTS", 7)
     data = topics(num_train=240, num_labels=3)
     assert len(Validation.of(data, 0.5, 0, np.arange(240), np.arange(3), ALONE).rows) == 233
 
