@@ -16,6 +16,7 @@ import numpy as np
 from unidex.data.dataset import Split
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
+from unidex.features.analyser import PLAIN, Analyser
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.lexical_columns import READING, Reading
 
@@ -35,7 +36,8 @@ def main() -> None:
     print("| compared | " + " | ".join(f"R@{k}" for k in _PLACES) + " |\n|---|" + "---|" * len(_PLACES))
     for language in sorted({"", asked.language}):
         for letters in (0, 5, READING.beginning, 7, 8):
-            part = LexicalPart.of(labels.texts, labels.concepts, Reading(language, letters))
+            analyser = Analyser("stems", language) if language else PLAIN
+            part = LexicalPart.of(labels.texts, labels.concepts, Reading(analyser, letters))
             name = f"stems ({language})" if language else "words"
             name += f" and beginnings of {letters} letters" if letters else ""
             print(f"| {name} | " + " | ".join(f"{found:.1f}" for found in _recalls(part, texts)) + " |", flush=True)

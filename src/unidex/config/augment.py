@@ -20,6 +20,9 @@ class Augment(Section):
     delta: float = Field(0.1, ge=0, lt=1, description="gandalf, glas: targets up to this are dropped")
     max_targets: int = Field(0, ge=0, description="maximum number of targets per label text, highest first; 0 for all")
     self_label: bool = Field(True, description="a label text has its own label as a positive, with target 1")
+    further_texts: bool = Field(
+        False, description="further texts of labels, such as synonyms, are training points too; one more point for each"
+    )
     points: Literal["union", "labels", "uniform"] = Field(
         "union",
         description="train on texts and label texts, on label texts alone, or on a sample of both, as many as texts",

@@ -61,10 +61,11 @@ class StageNetworks:
         self.texts = self._encoder.prepare(dataset.train.texts)
         self.labels = self._encoder.prepare(dataset.labels.encoder_texts)
         # Training points are single texts of labels, while a label's vector is that of all its texts.
-        further, self._further_labels = further_texts(dataset.labels.concepts)
-        self._label_texts = self.labels
+        further, labels_of_further = further_texts(dataset.labels.concepts)
+        points = further if config.augment.further_texts else []
+        self._label_texts, self._further_labels = self.labels, labels_of_further[: len(points)]
         if further:
-            self._label_texts = self._encoder.prepare([*dataset.labels.texts, *further])
+            self._label_texts = self._encoder.prepare([*dataset.labels.texts, *points])
         if processes.is_first:
             processes.barrier()
         self._encoder.cache = None

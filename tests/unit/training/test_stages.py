@@ -1,6 +1,7 @@
 """Several stages in one recipe: settings, what goes on from stage to stage, frozen encoders, resuming in each stage."""
 
 import json
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -13,6 +14,7 @@ from helpers.stopped_runs import digest, kill_at_checkpoint, train_command
 from helpers.synthetic import QUICK, begun, topics
 from unidex.config.recipes import load
 from unidex.data import formats
+from unidex.data.concepts import Concept, Term
 from unidex.distributed import ALONE
 from unidex.errors import ConfigError
 from unidex.model.model import Model
@@ -317,3 +319,17 @@ def test_classifiers_start_from_label_vectors_summed_over_the_label_graph():
     torch.testing.assert_close(network.classifiers.weight, wanted)
     # Labels of one topic come together: their classifiers are not their own texts' alone.
     assert not torch.allclose(wanted, vectors)
+
+
+@pytest.mark.parametrize(("setting", "num_points"), [("false", 40), ("true", 43)])
+def test_further_texts_of_labels_are_points_on_wish(setting, num_points):
+    data = topics(num_labels=40)
+    concepts = {3: Concept(texts=(Term("first"), Term("second"))), 7: Concept(texts=(Term("third"),))}
+    data = replace(data, labels=replace(data.labels, concepts=concepts))
+    config = load("auto", [*QUICK, "augment.method=gandalf", f"augment.further_texts={setting}"])
+    stage = StageNetworks(data, config, seed=0, device=torch.device("cpu"), folder=None, processes=ALONE)
+    found = stage.training_set(config, None)
+    assert found.texts.shape[0] == len(data.train) + num_points
+    # A point is a single text of its label.
+    own = stage._encoder.prepare(data.labels.texts)
+    assert (found.texts[len(data.train) : len(data.train) + 40] != own).nnz == 0
