@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -25,8 +26,10 @@ from unidex.errors import ModelError
 from unidex.storage.atomic import replace_folder, sync_folder
 from unidex.storage.disk_errors import writing
 from unidex.storage.tensors import save_tensors
+from unidex.training.network_state import part
 
 _PREFIX = "checkpoint-"
+BEST = "best."  # before the names of the tensors of the best network
 _WHOLE, _SHARDS = "tensors.safetensors", "shards"
 
 
@@ -102,6 +105,40 @@ def load(checkpoint: Path, shards: Shards = Shards()) -> tuple[dict[str, Tensor]
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{checkpoint}: the checkpoint is damaged ({error}); delete it and train anew") from None
     return tensors, state
+
+
+class StoredTensors(Mapping[str, Tensor]):
+    """Tensors of a file by other names. Each is mapped when it is asked for, and its memory is free before the next.
+
+    Attributes:
+        file: a safetensors file.
+        names: of the tensors -> in the file.
+    """
+
+    def __init__(self, file: Path, names: Mapping[str, str]) -> None:
+        self.file, self.names = file, names
+
+    def __getitem__(self, name: str) -> Tensor:
+        with safe_open(self.file, framework="pt") as opened:
+            found: Tensor = opened.get_tensor(self.names[name])
+            return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def best_tensors(checkpoint: Path, shards: Shards) -> Mapping[str, Tensor]:
+    """The tensors of a checkpoint, with those of the best network in place of the last one's."""
+    file = checkpoint / _WHOLE
+    if shards.processes.size > 1 or not file.exists():
+        tensors, _ = load(checkpoint, shards)
+        return tensors | part(tensors, BEST)
+    with safe_open(file, framework="pt") as opened:
+        names = {name: name for name in opened.keys()}  # noqa: SIM118  # it is no mapping
+    return StoredTensors(file, names | {name.removeprefix(BEST): name for name in names if name.startswith(BEST)})
 
 
 def _save_shards(folder: Path, tensors: dict[str, Tensor], shards: Shards) -> None:

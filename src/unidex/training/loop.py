@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -250,15 +251,14 @@ class Trainer:
             self._best = self._copied_network()
             self._best_value, self.best_epoch = value, self.epoch
 
-    def end_state(self) -> State:
+    def end_state(self) -> Mapping[str, Tensor]:
         """The network and its optimisers as ``run`` left them: mapped from the last checkpoint, or else a copy."""
         found = None if self.folder is None else checkpoint.newest(self.folder)
         if found is None:
             return {name: tensor.clone() for name, tensor in self._state().items()}
-        tensors, _ = checkpoint.load(found, self._shards())
-        return tensors | part(tensors, "best.")
+        return checkpoint.best_tensors(found, self._shards())
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take what ``end_state`` gave."""
         load_network(self.network, state)
         self.optimisers.load(part(state, "optimiser."))
@@ -277,7 +277,7 @@ class Trainer:
         tensors = self._state()
         # Right after the best validation the network itself is the best.
         if self._best is not None and not (self.batch == 0 and self.epoch == self.best_epoch):
-            tensors |= {f"best.{name}": value for name, value in self._best.items()}
+            tensors |= {f"{checkpoint.BEST}{name}": value for name, value in self._best.items()}
         tensors |= self._batching.state()
         state = {
             **{name: getattr(self, name) for name in _PROGRESS},
@@ -305,7 +305,7 @@ class Trainer:
                 "use the same ones, or delete the folder and train without --resume"
             )
         self.restore(tensors)
-        self._best = part(tensors, "best.") or None
+        self._best = part(tensors, checkpoint.BEST) or None
         self._best_value = -math.inf if state["best_value"] is None else state["best_value"]
         for name in _PROGRESS:
             setattr(self, name, state[name])

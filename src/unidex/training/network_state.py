@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors.torch import load_file
@@ -22,7 +23,7 @@ def network_state(network: Network) -> State:
     return state | {f"table.{name}": table.weight for name, table in network.tables().items()}
 
 
-def load_network(network: Network, state: State) -> None:
+def load_network(network: Network, state: Mapping[str, Tensor]) -> None:
     """Take the parameters of a state."""
     network.load_state_dict(part(state, "network."))
     for name, table in network.tables().items():
@@ -43,6 +44,6 @@ def copied_network(network: Network, file: Path | None) -> State:
     return load_file(file, device=str(network.device))
 
 
-def part(tensors: State, prefix: str) -> State:
+def part(tensors: Mapping[str, Tensor], prefix: str) -> State:
     """The tensors whose names have a prefix, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}
