@@ -126,7 +126,8 @@ UNIDEC = (
                 paper=(54.01, 42.08, 28.64, 33.58),
             ),
             Row("depsl", "depsl", paper=(54.20, 43.38, 30.17, 36.25)),
-            Row("renee", "renee", paper=(56.04, 45.32, 28.56, 36.14), encoder_of="ngame"),
+            Row("renee on ngame's encoder", "renee", paper=(56.04, 45.32, 28.56, 36.14), encoder_of="ngame"),
+            Row("renee on random words", "renee"),
             Row("unidec", "unidec", mode="both", paper=(57.41, 45.89, 30.10, 36.78)),
             Row("dexml, all labels", "dexml", paper=(58.40, 45.46, 31.36, 36.58)),
         ),
@@ -135,8 +136,8 @@ UNIDEC = (
             a larger pool is better: dexml, pool of 4,000 > dexml, pool of 512 | P@1
             all labels are better: dexml, all labels > dexml, pool of 4,000 | P@1
             DEPSL is ahead of DEXML on a small pool: depsl > dexml, pool of 512 | P@1
-            UniDEC is ahead of Renee: unidec > renee | P@1
-            UniDEC is ahead of Renee on rare labels: unidec > renee | PSP@1
+            UniDEC is ahead of Renee: unidec > renee on ngame's encoder | P@1, PSP@1
+            UniDEC is ahead of Renee without NGAME: unidec > renee on random words | P@1, PSP@1
         """),
         LF_13M,
         FOUR,
