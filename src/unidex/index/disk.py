@@ -244,7 +244,7 @@ class _Rows:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> torch.Tensor:
-        return torch.from_numpy(self._index.vectors(np.arange(self.shape[0])[rows]))
+        return torch.from_numpy(self._index.vectors(np.arange(*rows.indices(self.shape[0]))))
 
     def index_select(self, dim: int, ids: torch.Tensor) -> torch.Tensor:
         """Rows by number."""

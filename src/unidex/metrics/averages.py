@@ -53,19 +53,18 @@ def averages(
     found: dict[str, Any] = {"limit": limit}
     counts: dict[str, tuple[NDArray[Any], ...]] = {
         "document": (hits_NK.sum(axis=1), (topk.ids >= 0).sum(axis=1), np.diff(truth_NL.indptr)),
-        "subject": tuple(
-            np.bincount(ids, minlength=num_labels)
-            for ids in (topk.ids[hits_NK], topk.ids[topk.ids >= 0], truth_NL.indices)
-        ),
+        "subject": _label_counts([topk.ids[hits_NK], topk.ids[topk.ids >= 0], truth_NL.indices]),
     }
     counts["micro"] = tuple(np.array([part.sum()]) for part in counts["document"])
     for kind in KINDS:
         right, predicted, positive = counts[kind.removeprefix("weighted_")]
         weights = positive if kind == "weighted_subject" else np.ones(len(positive))
+        # All other labels count as 0.
+        total = num_labels if kind == "subject" else weights.sum()
         found[kind] = {
-            "precision": _mean(right, predicted, weights),
-            "recall": _mean(right, positive, weights),
-            "F1": _mean(2 * right, predicted + positive, weights),
+            "precision": _mean(right, predicted, weights, total),
+            "recall": _mean(right, positive, weights, total),
+            "F1": _mean(2 * right, predicted + positive, weights, total),
         }
     num_right, num_predicted, num_positive = (int(part[0]) for part in counts["micro"])
     pairs = {
@@ -76,9 +75,16 @@ def averages(
     return found | {"NDCG": _ndcg(hits_NK, counts["document"][2])} | pairs
 
 
-def _mean(upper: NDArray[Any], lower: NDArray[Any], weights: NDArray[Any]) -> float:
+def _label_counts(ids: list[NDArray[np.integer[Any]]]) -> tuple[NDArray[np.int64], ...]:
+    """How often each label occurs in each list, of the labels that occur in any."""
+    labels, places = np.unique(np.concatenate(ids), return_inverse=True)
+    parts = np.split(places, np.cumsum([len(part) for part in ids])[:-1])
+    return tuple(np.bincount(part, minlength=len(labels)) for part in parts)
+
+
+def _mean(upper: NDArray[Any], lower: NDArray[Any], weights: NDArray[Any], total: float) -> float:
     ratios = np.divide(upper, lower, out=np.zeros(len(upper)), where=lower > 0)
-    return 100 * float(np.average(ratios, weights=weights)) if weights.sum() > 0 else 0.0
+    return 100 * float((ratios * weights).sum() / total) if total > 0 else 0.0
 
 
 def _ndcg(hits_NK: NDArray[np.bool_], num_positives_N: NDArray[Any]) -> float:

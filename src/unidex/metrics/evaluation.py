@@ -95,8 +95,8 @@ class Evaluation:
         self._num_places: int | None = None
         self._sums = np.zeros(len(self._names))
         self._best_sums = np.zeros(len(self._names))
-        self._label_hits = np.zeros((len(self._label_ks), self.num_labels), dtype=np.int64)
-        self._label_truth = np.zeros(self.num_labels, dtype=np.int64)
+        self._label_hits = np.zeros((len(self._label_ks), self.num_labels), dtype=np.int32)
+        self._label_truth = np.zeros(self.num_labels, dtype=np.int32)
 
     @property
     def num_labels(self) -> int:
