@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from unidex.errors import ConfigError, ModelError
 from unidex.index.base import Index, Vectors, check_vectors, check_whole_numbers
-from unidex.index.disk_lists import LISTS, VECTORS, Building, num_probes, padded
+from unidex.index.disk_lists import LISTS, VECTORS, Building, num_candidates, num_probes, padded
 from unidex.index.exact import RowSource, search_exact
 from unidex.index.faiss_library import as_array, library, reading, threads_for
 from unidex.storage.mapped import load_array
@@ -44,11 +44,11 @@ class DiskSettings:
     """How the lists are searched and the vectors are stored."""
 
     probes: int = 0  # lists searched per text, the switch between speed and recall; 0: by the number of lists
-    candidates: int = 256  # labels per text whose vectors are scored, at least 6 per place
+    candidates: int = 0  # labels per text whose vectors are scored, at least 6 per place; 0: by the number of labels
     numbers: str = "float32"  # of the stored vectors; float16 takes half the disk, and scores have three digits
 
     def __post_init__(self) -> None:
-        check_whole_numbers("disk", self, {"probes": 0, "candidates": 1})
+        check_whole_numbers("disk", self, {"probes": 0, "candidates": 0})
         if self.numbers not in ("float32", "float16"):
             raise ConfigError(f"index 'disk': numbers must be float32 or float16, but is {self.numbers!r}")
 
@@ -161,7 +161,7 @@ class DiskIndex(Index):
 
     def _search(self, queries_BD: Vectors, k: int, hidden: NDArray[np.bool_] | None, num_visible: int) -> TopK:
         queries = as_array(queries_BD)
-        wanted = max(self._settings.candidates, CANDIDATES_PER_PLACE * k)
+        wanted = max(self._settings.candidates or num_candidates(self.num_ids), CANDIDATES_PER_PLACE * k)
         if self._lists is None or num_visible <= max(wanted, EXACT_BELOW * self.num_ids) or len(queries) == 0:
             forbidden = None if hidden is None else np.flatnonzero(hidden)
             return search_exact(queries, _Rows(self), k, forbidden=forbidden)

@@ -39,6 +39,7 @@ ROWS_AT_ONCE = 1 << 16
 NUMBERS_PER_PIECE = 2  # numbers that share a code of 4 bits, which processors compare many at a time
 LISTS_PER_ROOT = 4  # lists per square root of the number of vectors
 PROBES_PER_ROOT = 16  # lists that are searched per square root of their number
+MIN_CANDIDATES = 256
 LEARNED_PER_LIST = 40
 MIN_LEARNED = 1 << 14
 CODES_LEARNED_FROM = 1 << 15
@@ -66,6 +67,15 @@ def num_probes(num_lists: int) -> int:
     (128, 1024, 2896)
     """
     return min(num_lists, int(PROBES_PER_ROOT * math.sqrt(num_lists)))
+
+
+def num_candidates(num_vectors: int) -> int:
+    """Candidates whose vectors are scored: the more vectors, the more of them lie within the error of a code.
+
+    >>> num_candidates(10_000), num_candidates(1_000_000), num_candidates(100_000_000)
+    (256, 333, 3333)
+    """
+    return max(MIN_CANDIDATES, int(math.sqrt(num_vectors) / 3))
 
 
 def num_pieces(dim: int) -> int:
