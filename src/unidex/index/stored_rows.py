@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from unidex.errors import ModelError
 from unidex.storage.eight_bits import EightBitRows, num_blocks, on_grid
 from unidex.storage.mapped import load_array
 
+_TOO_LARGE = 1e15
+_ROWS_AT_ONCE = 1 << 14
 _VECTORS, _CODES, _SCALES = "vectors.npy", "vectors_int8.npy", "vectors_scales.npy"
 
 
@@ -38,12 +41,21 @@ def write_rows(folder: Path, shape: tuple[int, int], blocks: Sequence[NDArray[np
 def read_rows(folder: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
     """Read label vectors as float32: mapped, copy-on-write, where they are stored so."""
     if not (folder / _CODES).is_file():
-        return load_array(folder / _VECTORS, shape, mapped=shape[0] > 0)
+        vectors = load_array(folder / _VECTORS, shape, mapped=shape[0] > 0)
+        for start in range(0, shape[0], _ROWS_AT_ONCE):
+            _check_numbers(vectors[start : start + _ROWS_AT_ONCE], folder / _VECTORS)
+        return vectors
     codes = load_array(folder / _CODES, shape, np.int8)
     scales = load_array(folder / _SCALES, (shape[0], num_blocks(shape[1])), np.float32)
-    if not np.isfinite(scales).all():
-        raise ModelError(f"{folder / _SCALES} must hold finite numbers, but does not; copy the model again")
+    _check_numbers(scales, folder / _SCALES)
     return EightBitRows(codes, scales).whole()
+
+
+def _check_numbers(array: NDArray[np.floating[Any]], file: Path) -> None:
+    """Refuse what no vector has, and what makes a score that is no number."""
+    # Written so that what is no number is refused too.
+    if not (np.abs(array) < _TOO_LARGE).all():
+        raise ModelError(f"{file} must hold numbers of vectors, but some are too large or none; copy the model again")
 
 
 def _write_blocks(file: Path, shape: tuple[int, int], dtype: type, blocks: Iterable[NDArray[np.generic]]) -> None:
