@@ -197,7 +197,7 @@ def gains(dataset: Dataset, file: Path) -> dict[str, tuple[NDArray[np.float64], 
     truth = binary(dataset.test.positives)
     is_hit = hits(topk, truth)
     weights = LabelWeights.of(inverse_propensity(dataset.label_frequencies(), len(dataset.train), dataset.propensity))
-    worth = np.where(is_hit, weights.values[np.where(is_hit, topk.ids, 0)], 0.0)
+    worth = np.where(is_hit, weights.values(np.where(is_hit, topk.ids, 0)), 0.0)
     best = best_gains(truth, weights, _WIDTH)
     found = {}
     for k in (1, 3, 5):

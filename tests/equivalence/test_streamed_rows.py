@@ -5,7 +5,7 @@ import pytest
 
 from helpers.synthetic import topics
 from unidex.scoring import computed_rows, label_index, lexical
-from unidex.training import chosen_rows, loop
+from unidex.training import chosen_rows, network_state
 from unidex.verbs.train import train
 
 DATA = topics(num_labels=40, num_train=400, num_test=40)
@@ -33,7 +33,7 @@ def test_the_model_is_the_same(in_memory, monkeypatch):
 
 def test_an_index_on_disk_is_chosen_by_size_and_saved(in_memory, monkeypatch, tmp_path):
     monkeypatch.setattr(label_index, "MAX_IN_MEMORY", 0)
-    monkeypatch.setattr(loop, "MAX_COPY", 0)
+    monkeypatch.setattr(network_state, "MAX_COPY", 0)
     model = train(DATA, settings=SETTINGS, out=tmp_path / "model")
     assert model.scorer.index.kind == "disk"
     again = type(model).load(tmp_path / "model")

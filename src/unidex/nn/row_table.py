@@ -54,7 +54,10 @@ class RowTable:
         dim = self.dim if dim is None else dim
         if self.file is None:
             return self.weight.new_zeros(self.num_rows, dim)
-        return _mapped(self.file.with_name(f"{self.file.name}.{what}"), self.num_rows, dim).zero_()
+        file = self.file.with_name(f"{self.file.name}.{what}")
+        # A new file: the optimiser of the phase before has the old one mapped, and its state is still to be taken over.
+        file.unlink(missing_ok=True)
+        return _mapped(file, self.num_rows, dim).zero_()
 
     @property
     def num_rows(self) -> int:

@@ -21,6 +21,7 @@ from unidex.features.tokens import TokenRows, fingerprint, tokenise
 from unidex.nn import token_vectors
 from unidex.nn.assembly import build_network
 from unidex.nn.token_vectors import minilm_folder
+from unidex.storage import spilled_array
 
 transformers = pytest.importorskip("transformers", reason="the transformers extra is not installed")
 
@@ -290,7 +291,7 @@ def test_a_failure_while_tokenising_leaves_no_file(tiny, tmp_path, monkeypatch, 
 def test_many_tokens_go_to_a_file_without_a_name(tiny, monkeypatch):
     encoder = loaded(tiny)
     expected = encoder.prepare(TEXTS).as_lists()
-    monkeypatch.setattr(tokens_module, "LARGE", 40)
+    monkeypatch.setattr(spilled_array, "LARGE", 40)
     monkeypatch.setattr(tokens_module, "_BATCH", 2)
     rows = encoder.prepare(TEXTS)
     assert isinstance(rows.tokens, np.memmap)
