@@ -54,8 +54,9 @@ class Predict(Section):
     pretrained: str = Field(
         "",
         description="a frozen encoder beside the trained one, whose cosines and kNN scores the learned ranker may read "
-        "if that pays on the validation split: 'minilm', 'wordllama', a folder or a hub name; empty for none. A text "
-        "then costs one pass of it, and the model needs it to predict",
+        "if that pays on the validation split: 'minilm', 'wordllama', a folder or a hub name; 'auto' for the static "
+        "vectors of wordllama if that package is installed and there are 2,000 to 20,000 train texts; empty for none. "
+        "A text then costs one pass of it, and the model needs it to predict",
     )
     index: Literal["auto", "disk", "exact", "hnsw", "pq"] = Field(
         "auto",

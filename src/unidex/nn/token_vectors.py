@@ -68,6 +68,11 @@ def minilm_folder() -> Path:
     return package_folder(_MINILM_PACKAGE, MINILM) / "model"
 
 
+def is_installed(package: str) -> bool:
+    """Whether a package with token vectors is there; it is not imported."""
+    return importlib.util.find_spec(package) is not None
+
+
 def package_folder(package: str, name: str) -> Path:
     """The folder of an installed package that is known to users by a short name."""
     found = importlib.util.find_spec(package)

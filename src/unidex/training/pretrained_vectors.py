@@ -19,12 +19,18 @@ from unidex.config import Config
 from unidex.config.predict import Predict
 from unidex.data.dataset import Dataset
 from unidex.distributed import Processes
+from unidex.nn.token_vectors import WORDLLAMA, is_installed
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.pretrained import PretrainedPart
 from unidex.scoring.pretrained_encoder import PretrainedEncoder, Vectors
 from unidex.storage.mapped import read_array
 
 logger = logging.getLogger(__name__)
+
+AUTO = "auto"
+# Numbers of train texts with which 'auto' tries static vectors: fewer are not ranked by trees, and for more the time of
+# a second ranker is long beside a gain that is small where words alone are learned well.
+FEW_TEXTS, MANY_TEXTS = 2_000, 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +57,9 @@ class PretrainedVectors:
     ) -> PretrainedVectors | None:
         """What the recipe asks for; None without a frozen encoder, or without a ranker that reads its vectors."""
         source = config.predict.pretrained
+        if source == AUTO:
+            is_tried = FEW_TEXTS <= len(dataset.train) <= MANY_TEXTS and config.predict.rank == "learned"
+            source = WORDLLAMA if is_tried and is_installed(WORDLLAMA) else ""
         if source and config.predict.rank != "learned":
             logger.warning("predict.pretrained is left out: only predict.rank = 'learned' reads it.")
         if not source or config.predict.rank != "learned":

@@ -138,8 +138,9 @@ class Run:
         if ranker is None:
             config = changed(config, {"predict": {"rank": "sum"}})
         layout = Layout.of(network, Weights.of(config.predict))
-        if ranker is None or not set(PRETRAINED) & set(ranker.ranker(layout).features):
-            config = changed(config, {"predict": {"pretrained": ""}})
+        reads_frozen = ranker is not None and bool(set(PRETRAINED) & set(ranker.ranker(layout).features))
+        source = self._frozen.source if reads_frozen and self._frozen is not None else ""
+        config = changed(config, {"predict": {"pretrained": source}})
         if calibration is not None:
             metrics["calibration"] = calibration.summary()
         has_parts = network.parts is not None

@@ -10,6 +10,8 @@ import pytest
 from scipy import sparse
 
 from helpers.synthetic import QUICK, topics
+from unidex.config.recipes import load
+from unidex.distributed import ALONE
 from unidex.errors import ModelError
 from unidex.model.explanation import explain
 from unidex.model.incremental import teach
@@ -162,9 +164,6 @@ def test_a_resumed_run_encodes_nothing_again(static, tmp_path, monkeypatch):
             return super().__call__(texts)
 
     monkeypatch.setattr(pretrained_vectors, "PretrainedEncoder", Texts)
-    from unidex.config.recipes import load
-    from unidex.distributed import ALONE
-
     config = load("auto", [f"predict.pretrained={static}"])
     first, second = (pretrained_vectors.PretrainedVectors.of(config, DATA, tmp_path, ALONE) for _ in range(2))
     one = first.part(config.predict)
@@ -172,3 +171,37 @@ def test_a_resumed_run_encodes_nothing_again(static, tmp_path, monkeypatch):
     two = second.part(config.predict, np.arange(100))
     assert Texts.count == 560 + 150 + 2  # the probe alone
     assert np.array_equal(one.texts.vectors(np.arange(100)), two.texts.vectors(np.arange(100)))
+
+
+@pytest.mark.parametrize(
+    ("is_there", "few", "many", "rank", "source"),
+    [
+        (True, 100, 560, "learned", "wordllama"),
+        (False, 100, 560, "learned", None),
+        (True, 561, 1000, "learned", None),
+        (True, 100, 559, "learned", None),
+        (True, 100, 560, "sum", None),
+    ],
+)
+def test_auto_tries_static_vectors_if_they_are_installed_and_the_set_is_small(
+    monkeypatch, caplog, is_there, few, many, rank, source
+):
+    monkeypatch.setattr(pretrained_vectors, "is_installed", lambda name: is_there and name == "wordllama")
+    monkeypatch.setattr(pretrained_vectors, "FEW_TEXTS", few)
+    monkeypatch.setattr(pretrained_vectors, "MANY_TEXTS", many)
+    config = load("auto", ["predict.pretrained=auto", f"predict.rank={rank}"])
+    found = pretrained_vectors.PretrainedVectors.of(config, DATA, None, ALONE)
+    assert (None if found is None else found.source) == source
+    # Nobody asked for them by name: nothing is said.
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("gain", [-1.0, 10.0])
+def test_the_model_names_the_vectors_that_auto_chose(static, monkeypatch, gain):
+    monkeypatch.setattr(validation, "_PRETRAINED_GAIN", gain)
+    monkeypatch.setattr(pretrained_vectors, "FEW_TEXTS", 100)
+    monkeypatch.setattr(pretrained_vectors, "WORDLLAMA", str(static))
+    monkeypatch.setattr(pretrained_vectors, "is_installed", lambda name: True)
+    model = train(DATA, "unidec", settings=[*SETTINGS, "predict.pretrained=auto"])
+    assert model.config.predict.pretrained == (str(static) if gain < 0 else "")
+    assert (model.scorer.pretrained is None) == (gain > 0)
