@@ -33,6 +33,7 @@ from unidex.data.read_options import ReadOptions
 from unidex.encoders.transformer import TransformerEncoder
 from unidex.nn.token_vectors import minilm_folder
 from unidex.topk import TopK
+from unidex.training.loop import Trainer
 from unidex.verbs.score import score_topk
 from unidex.verbs.train import train
 
@@ -124,27 +125,34 @@ def _prepared(dataset: Dataset, chosen: argparse.Namespace) -> Dataset:
 
 
 def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
-    encoded = 0
-    plain = TransformerEncoder.forward
+    encoded, in_steps = 0, 0.0
+    forward, step = TransformerEncoder.forward, Trainer._step
 
     def counted(self: TransformerEncoder, rows: Any, *more: Any) -> Any:
         nonlocal encoded
         encoded += len(rows) if self.training else 0
-        return plain(self, rows, *more)
+        return forward(self, rows, *more)
+
+    def timed(self: Trainer, *arguments: Any) -> Any:
+        nonlocal in_steps
+        begun = time.process_time()
+        value = step(self, *arguments)
+        in_steps += time.process_time() - begun
+        return value
 
     sizes = (
         f"train.epochs={chosen.epochs}",
         f"train.batch_size={chosen.batch}",
         f"encoder.max_length={chosen.max_length}",
     )
-    TransformerEncoder.forward = counted  # type: ignore[method-assign]
+    TransformerEncoder.forward, Trainer._step = counted, timed  # type: ignore[method-assign]
     started = time.process_time()
     try:
         # Without test texts: their time is none of training.
         seen = replace(dataset, test=Split.empty(dataset.num_labels))
         model = train(seen, chosen.system, settings=[*_COMMON, *sizes, *SYSTEMS[chosen.system], *chosen.settings])
     finally:
-        TransformerEncoder.forward = plain  # type: ignore[method-assign]
+        TransformerEncoder.forward, Trainer._step = forward, step  # type: ignore[method-assign]
     seconds = time.process_time() - started
     training = model.metrics["training"]
     steps = training.get("steps") or sum(stage["steps"] for stage in training["stages"].values())
@@ -152,8 +160,8 @@ def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for mode in ("both", *heads) if len(heads) > 1 else heads:
         found = model.topk(list(dataset.test.texts), 20, mode=mode)
-        row = _row(f"`{chosen.system}`, {mode}", seconds, steps, encoded, found, dataset)
-        rows.append(row | {"fusion": model.config.predict.fusion, "epochs": chosen.epochs})
+        more = {"cpu_seconds_of_steps": in_steps, "fusion": model.config.predict.fusion, "epochs": chosen.epochs}
+        rows.append(_row(f"`{chosen.system}`, {mode}", seconds, steps, encoded, found, dataset, more))
     return rows
 
 
@@ -184,20 +192,23 @@ def _row(
     encoded: int,
     found: TopK,
     dataset: Dataset,
-    more: dict[str, Any] | None = None,
+    more: dict[str, Any],
 ) -> dict[str, Any]:
     metrics = score_topk(found, dataset, dataset.test).metrics
     figures = {metric: round(metrics[metric], 2) for metric in METRICS}
-    return {"name": name, "seconds": round(seconds), "steps": steps, "encoded": encoded, **(more or {}), **figures}
+    return {"name": name, "seconds": round(seconds), "steps": steps, "encoded": encoded, **more, **figures}
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    print("| system | batch | settings | CPU s | steps | texts encoded | " + " | ".join(METRICS) + " |")
-    print("|---|---:|---|" + "---:|" * (3 + len(METRICS)))
+    print(
+        "| system | batch | settings | CPU s | steps | texts encoded | texts/s | " + " | ".join(METRICS) + " |"
+    )
+    print("|---|---:|---|" + "---:|" * (4 + len(METRICS)))
     for row in rows:
         numbers = " | ".join(f"{row[metric]:.2f}" for metric in METRICS)
         about = f"{row['name']} | {row['batch']} | {' '.join(row['settings'])}"
-        print(f"| {about} | {row['seconds']} | {row['steps']} | {row['encoded']:,} | {numbers} |", flush=True)
+        speed = f"{row['encoded'] / row['cpu_seconds_of_steps']:.0f}" if row["encoded"] else ""
+        print(f"| {about} | {row['seconds']} | {row['steps']} | {row['encoded']:,} | {speed} | {numbers} |", flush=True)
 
 
 if __name__ == "__main__":
