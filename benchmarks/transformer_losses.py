@@ -200,9 +200,7 @@ def _row(
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    print(
-        "| system | batch | settings | CPU s | steps | texts encoded | texts/s | " + " | ".join(METRICS) + " |"
-    )
+    print("| system | batch | settings | CPU s | steps | texts encoded | texts/s | " + " | ".join(METRICS) + " |")
     print("|---|---:|---|" + "---:|" * (4 + len(METRICS)))
     for row in rows:
         numbers = " | ".join(f"{row[metric]:.2f}" for metric in METRICS)
