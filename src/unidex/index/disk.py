@@ -34,7 +34,7 @@ CODED_FROM = 1 << 12  # labels; fewer are searched exactly, which is as quick
 CANDIDATES_PER_PLACE = 6
 EXACT_BELOW = 0.05  # share of visible labels below which the lists hold mostly hidden ones
 MAX_UNCODED = 1 << 13  # labels that are compared with every text; more of them, or an eighth of all, are coded
-NUMBERS_AT_ONCE = 1 << 24
+NUMBERS_AT_ONCE = 1 << 22
 _MOVED = "moved.npy"
 _MAX_HEADER = 128  # bytes of a saved array before its numbers
 

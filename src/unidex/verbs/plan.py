@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # A process with all libraries loaded.
-_PROGRAM = 170 << 20
+_PROGRAM = 195 << 20
 # The system needs some memory for the pages of mapped files.
 _SHARE = 0.95
 
