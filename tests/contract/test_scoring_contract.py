@@ -32,6 +32,7 @@ from unidex.model.similar_labels import nearest_labels
 from unidex.nn.assembly import build_network
 from unidex.scoring.boosted_trees import BoostedTrees
 from unidex.scoring.decision_tree import DecisionTreeFusion, Tree
+from unidex.scoring.label_matches import MATCHES
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.rankers import Rarity
 from unidex.server.app import create_app
@@ -163,6 +164,7 @@ def built(cell):
         model.scorer.fitted = FITTED
     if cell.fusion == "learned":
         model.scorer.lexical = LexicalPart.of(DATA.labels.texts)
+        model.scorer.lexical.matches.learn(DATA.train, np.arange(len(DATA.train)))
         model.scorer.fitted = fitted_trees(cell, model)
     return model
 
@@ -193,7 +195,8 @@ def fitted_trees(cell, model):
         features["frequency"] = features["frequency"].astype(np.int64)
         rng = np.random.default_rng(0)
         # Features that stand alone count more: the others are there up to three times.
-        alone = {"label_length": -3, "text_length": -3, "best_sum": 3, "nearest_text": 3}
+        alone = {"label_length": -4, "text_length": -6, "best_sum": 4, "nearest_text": 4, "num_matches": 4}
+        alone |= dict.fromkeys(MATCHES[:-1], 0.2)
         weights = {name: alone.get(name, -1 if name.endswith(("_gap", "_place")) else 1) for name in features}
         total = sum(
             weights[name] * (values - values.mean()) / (values.std() + 1e-9) for name, values in features.items()
@@ -260,6 +263,7 @@ def slow_features(model, cell, texts, candidates, remembered=()):
     parts = {"label_tree": tree_scores(model, vectors)} if cell.tree else head_scores(model, vectors)
     parts["knn"] = slow_knn(model, cell, vectors, remembered)
     lexical = NaiveLexical(DATA.labels.texts)
+    lexical.matches.learn(DATA.train.texts, [np.flatnonzero(row) for row in DATA.train.positives.toarray()])
     for label, text in enumerate(model.labels.texts):
         if label >= DATA.num_labels:
             lexical.add(text)
@@ -479,5 +483,8 @@ def test_every_feature_counts_in_the_trees_of_these_tests(cell):
         for name, count in zip(model.scorer.fitted.names, booster.feature_importance(), strict=True)
         if count
     }
+    # Matches of these labels have two words each, so that one of their features tells the others.
+    assert used & {*MATCHES}
+    used -= {*MATCHES}
     assert used == {*PART_OF, *(part_names(cell, "both") - {*LEARNED})}
     assert {PART_OF.get(name, name) for name in used} | {"base"} == part_names(cell, "both")
