@@ -69,7 +69,7 @@ class EightBitRows:
         codes_UD, scales_UG = self.codes_RD[ids], self.scales_RG[ids]
         found: NDArray[np.float32]
         if self.dim % BLOCK == 0:
-            blocks = codes_UD.reshape(len(codes_UD), -1, BLOCK) * scales_UG[:, :, None]
+            blocks = codes_UD.reshape(len(codes_UD), self.dim // BLOCK, BLOCK) * scales_UG[:, :, None]
             found = blocks.reshape(codes_UD.shape)
         else:
             found = codes_UD * scales_UG[:, _block_of_columns(self.dim)]

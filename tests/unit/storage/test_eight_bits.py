@@ -51,3 +51,10 @@ def test_label_vectors_are_stored_by_8_bits_only_where_nothing_is_lost(dim, tmp_
         write_rows(folder, given_rows.shape, [given_rows[:50], given_rows[50:]])
         assert np.array_equal(read_rows(folder, given_rows.shape), given_rows)
         assert (folder / "vectors_int8.npy").exists() == (name == "coded")
+
+
+@pytest.mark.parametrize("dim", [BLOCK, BLOCK + 1])
+def test_no_rows_are_an_empty_array(dim):
+    """A text of which nothing is known has no rows."""
+    rows = EightBitRows.of(np.ones((3, dim), dtype=np.float32))
+    assert rows.take(np.empty(0, dtype=np.int64)).shape == (0, dim)
