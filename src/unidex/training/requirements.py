@@ -68,7 +68,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     state = {} if in_file else {"optimiser state": terms.row_state + terms.table_state}
     copied = {"copy of the best network": terms.tables} if terms.tables <= MAX_COPY and terms.validates else {}
     step = {"training step": terms.step}
-    search = {"validation": SEARCH} if terms.validates else {}
+    search = {"validation": terms.search} if terms.validates else {}
     training = common | tables | state | step
     lexical = {"words of labels": terms.lexical} if config.predict.rank == "learned" else {}
     knn = {"nearest texts": terms.knn} if terms.has_knn else {}
@@ -80,12 +80,11 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
         TRAIN: Requirement(training | copied | search, files | checkpoint),
     }
     if may_try(config, sizes.num_texts):
-        second = {"second trial": terms.tables + terms.encoder_table, "copy of its best network": terms.tables}
+        # The copy of the best network of the first trial is freed when that ends.
+        second = {"second trial": terms.tables + terms.encoder_table}
         found[TRIAL] = Requirement(found[TRAIN].memory | second, found[TRAIN].disk)
     if terms.validates:
         fitted = training | search | knn | lexical | {"ranker": RANKER}
-        if config.train.decay_epochs and sizes.num_texts <= config.train.simulate_decay_up_to:
-            fitted |= {"copy for the simulated decay": terms.tables + terms.row_state + terms.table_state}
         found[FIT] = Requirement(fitted, files | checkpoint)
     if config.train.decay_epochs:
         found[FINISH] = Requirement(training | lexical, files | checkpoint)
@@ -190,6 +189,12 @@ class _Terms:
         entries = self.batch_size * self.sizes.text_entries + pool * self.sizes.label_entries
         rows = NUMBER * min(self.num_features, entries / 2) * self.config.encoder.dim * 3
         return round(scores + rows)
+
+    @property
+    def search(self) -> int:
+        """Scores of held-out texts with all labels, in blocks where they are many."""
+        held_out = self.config.train.validation * self.sizes.num_texts
+        return min(SEARCH, round(NUMBER * held_out * self.sizes.num_labels))
 
     @property
     def counted(self) -> int:
