@@ -11,8 +11,8 @@ from papers_rows import Ordering, Row, Table
 from papers_runs import EQUAL_STEPS, DataSet, Result, Store, settings_of, value
 from papers_tables import EXPERIMENTS, TABLES
 
-FEW = 3  # seeds that a claim should have; a verdict by fewer says so
-HOLDS, FAILS, NOISE, ONE = "holds", "does not hold", "within noise", "one run"
+MIN_SEEDS = 3  # an ordering with fewer seeds shows its lead and is not judged
+HOLDS, FAILS, NOISE = "holds", "does not hold", "within noise"
 _PART = re.compile(r"(<!-- papers: (\S+?)((?: \S+)*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -70,8 +70,8 @@ def verdict(ordering: Ordering, ahead: Row, behind: Row, first: list[Result], se
 
     >>> from papers_rows import Ordering, Row
     >>> runs = lambda *values: [{"test": {"": {"P@1": value}}} for value in values]
-    >>> verdict(Ordering("", "P@1", "a", "b"), Row("a", ""), Row("b", ""), runs(3, 3.1), runs(1, 1.1))
-    '+2.00 ± 0.14: holds, 2 seeds'
+    >>> verdict(Ordering("", "P@1", "a", "b"), Row("a", ""), Row("b", ""), runs(3, 3.1, 3.2), runs(1, 1.1, 1.2))
+    '+2.00 ± 0.16: holds'
     """
     metric = ordering.metric
     pair = [[value(run, row, metric) for run in runs] for row, runs in ((ahead, first), (behind, second))]
@@ -79,11 +79,11 @@ def verdict(ordering: Ordering, ahead: Row, behind: Row, first: list[Result], se
         return "not run"
     lead = float(np.mean(pair[0]) - np.mean(pair[1]))
     num_seeds = min(map(len, pair))
-    if num_seeds < 2:
-        return f"{lead:+.2f}: {ONE}"
+    if num_seeds < MIN_SEEDS:
+        return f"{lead:+.2f}: {num_seeds} seed{'s' * (num_seeds > 1)}, not judged"
     noise = 2 * float(np.sqrt(sum(np.var(values, ddof=1) / len(values) for values in pair)))
     found = HOLDS if lead > noise else FAILS if lead < -noise else NOISE
-    return f"{lead:+.2f} ± {noise:.2f}: {found}" + (f", {num_seeds} seeds" if num_seeds < FEW else "")
+    return f"{lead:+.2f} ± {noise:.2f}: {found}"
 
 
 def _gap(table: Table, ordering: Ordering, rows: dict[str, Row]) -> str:

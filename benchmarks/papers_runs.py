@@ -70,7 +70,8 @@ class Store:
 
 
 def _key(run: Result) -> str:
-    return json.dumps([run["set"], run["recipe"], sorted(run["settings"]), run["seed"]])
+    # A row may repeat a setting for a CPU: that is the same run.
+    return json.dumps([run["set"], run["recipe"], sorted({*run["settings"]}), run["seed"]])
 
 
 @dataclass

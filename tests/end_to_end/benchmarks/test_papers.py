@@ -53,13 +53,14 @@ def runs(*values):
     ("ahead", "behind", "wanted"),
     [
         ((3.0, 3.2, 3.1), (1.0, 1.2, 1.1), "+2.00 ± 0.16: holds"),
-        ((1.0, 1.2), (3.0, 3.2), "-2.00 ± 0.28: does not hold, 2 seeds"),
-        ((1.0, 3.0), (1.2, 2.6), "+0.10 ± 2.44: within noise, 2 seeds"),
-        ((3.0,), (1.0, 1.2), "+1.90: one run"),
+        ((1.0, 1.2, 1.1), (3.0, 3.2, 3.1), "-2.00 ± 0.16: does not hold"),
+        ((1.0, 3.0, 2.0), (1.2, 2.6, 1.9), "+0.10 ± 1.41: within noise"),
+        ((3.0, 3.2), (1.0, 1.2), "+2.00: 2 seeds, not judged"),
+        ((3.0,), (1.0, 1.2), "+1.90: 1 seed, not judged"),
         ((), (1.0,), "not run"),
     ],
 )
-def test_an_ordering_is_judged_by_two_standard_errors(ahead, behind, wanted):
+def test_an_ordering_is_judged_by_two_standard_errors_over_three_seeds(ahead, behind, wanted):
     ordering = Ordering("claim", "P@1", "a", "b")
     assert papers_report.verdict(ordering, Row("a", "x"), Row("b", "x"), runs(*ahead), runs(*behind)) == wanted
 
@@ -69,7 +70,7 @@ def test_an_ordering_compares_the_seeds_that_both_rows_have():
     first, second = (
         [run | {"seed": seed} for seed, run in enumerate(runs(*values))] for values in ((5.0,), (4.0, 9.0))
     )
-    assert "+1.00: one run" in papers_report.judged(table, {"s": {"a": first, "b": second}})
+    assert "+1.00: 1 seed, not judged" in papers_report.judged(table, {"s": {"a": first, "b": second}})
 
 
 def table_of(data, out, *asked):
@@ -93,8 +94,14 @@ def test_a_stopped_table_continues_with_what_is_missing_and_ends_with_the_same_f
     before = {json.dumps(run["settings"]): run["test"] for run in map(json.loads, lines)}
     assert {json.dumps(run["settings"]): run["test"] for run in stored} == before
     assert "| topics | without, dual head | 1 |" in again
-    assert "one run" in again
+    assert "1 seed, not judged" in again
     assert shown.count("\n") == again.count("\n")
+
+
+def test_a_setting_that_a_row_repeats_makes_no_other_run(tmp_path):
+    store, what = Store(tmp_path), {"set": "s", "recipe": "inceptionxml", "seed": 0}
+    run = store.add(what | {"settings": ["train.epochs=8", "encoder.dim=128"]})
+    assert store.get(**what, settings=["train.epochs=8", "encoder.dim=128", "train.epochs=8"]) == run
 
 
 def test_label_texts_at_equal_steps_have_fewer_epochs(tmp_path):
