@@ -166,6 +166,41 @@ def test_lexical_part(both, has_further):
         assert same_places(*both(lambda rows=plain: part.search(rows, 4)))
 
 
+@pytest.mark.parametrize("has_further", [False, True])
+def test_matches(both, has_further):
+    from unidex.data.concepts import Concept, Term
+
+    concepts = {0: Concept(texts=(Term("red soup"), Term("soup"))), 2: Concept(texts=(Term("a"),))}
+    labels = LexicalPart.of(
+        [*WORDS, "turtle soup", "soup (dish)", "", "a red"], concepts if has_further else None
+    ).matches
+    texts = [*TEXTS, "soup of red turtle soup: a dish"]
+    plain, compiled = both(lambda: labels.find(texts))
+    assert same_matrix(plain.places_NL, compiled.places_NL)
+    for name in ("counts_M", "firsts_M", "rows_M"):
+        assert np.array_equal(getattr(plain, name), getattr(compiled, name))
+    assert same_places(*both(lambda: labels.search(compiled, 4)))
+    ids = np.random.default_rng(0).integers(-1, labels.num_labels, (len(texts), 9))
+    for found in (compiled, compiled[2:5]):
+        some = ids[: found.places_NL.shape[0]]
+        one, other = both(lambda found=found, some=some: labels.features(found, np.maximum(some, 0)))
+        assert one.keys() == other.keys()
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_texts_of_any_characters(both, seed):
+    rng = np.random.default_rng(seed)
+    letters = [*"aB3_- #\nßÉǅ北ﬁİ", "e\u0301", "\u200d", "\U0001f600", chr(rng.integers(1, 0xD800))]
+    texts = ["".join(rng.choice(letters, size=rng.integers(0, 60))) for _ in range(6)]
+    settings = Features(chars=True, chars_min=int(rng.integers(2, 5)), chars_max=5, min_df=1, num_buckets=16)
+    extractor = FeatureExtractor.fit(texts, texts[:2], settings)
+    assert same_matrix(*both(lambda: extractor.transform(texts)))
+    part = LexicalPart.of(texts)
+    assert same_matrix(*both(lambda: part.rows(texts)))
+    assert same_matrix(*both(lambda: part.matches.find(texts).places_NL))
+
+
 @pytest.fixture(scope="module")
 def model():
     dataset = topics(num_labels=40, num_train=700)

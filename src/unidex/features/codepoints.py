@@ -7,6 +7,7 @@ points when a text first needs one, because filling all of it takes half a secon
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,21 +25,32 @@ class _Tables:
     def __init__(self) -> None:
         self.classes = np.zeros(_NUM_CODE_POINTS, dtype=np.uint8)
         self.folded = np.zeros(_NUM_CODE_POINTS, dtype=np.uint32)
-        self._filled = np.zeros(_NUM_CODE_POINTS // _BLOCK, dtype=bool)
+        self.filled = np.zeros(_NUM_CODE_POINTS // _BLOCK, dtype=bool)
 
     def fill(self, codes: NDArray[np.uint32]) -> None:
         """Make sure that all of these code points are in the tables."""
-        wanted = np.zeros(len(self._filled), dtype=bool)
+        wanted = np.zeros(len(self.filled), dtype=bool)
         wanted[codes >> 8] = True
-        for block in np.flatnonzero(wanted & ~self._filled).tolist():
+        for block in np.flatnonzero(wanted & ~self.filled).tolist():
             for code in range(block * _BLOCK, (block + 1) * _BLOCK):
                 character = chr(code)
                 self.classes[code] = _class_of(character)
                 self.folded[code] = ord(_fold_of(character))
-            self._filled[block] = True
+            self.filled[block] = True
 
 
 _tables = _Tables()
+
+
+def read_texts(kernel: Callable[..., Any], lists: Sequence[list[str]], *arguments: Any) -> Any:
+    """What a kernel reads in lists of texts in normal form, by the tables of code points."""
+    tables = _tables.classes, _tables.folded, _tables.filled
+    found = kernel(*lists, *tables, *arguments)
+    if found is None:
+        for texts in lists:
+            _tables.fill(codes_of("".join(texts)))
+        found = kernel(*lists, *tables, *arguments)
+    return found
 
 
 def codes_of(text: str) -> NDArray[np.uint32]:

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex import progress
+from unidex import native, progress
 from unidex.config import Features as Settings
 from unidex.data.texts import Packer, Texts
 from unidex.errors import DataError, ModelError
 from unidex.features.analyser import PLAIN, Analyser
+from unidex.features.codepoints import read_texts
 from unidex.features.feature_counts import CHUNK_TEXTS, count_features, text_chunks
 from unidex.features.feature_weights import Rows, Weights
 from unidex.features.groups import groups_of
@@ -33,7 +34,7 @@ from unidex.features.single_text import TextByText
 from unidex.features.subwords import load_tokenizer, train_tokenizer
 from unidex.features.vocabulary import Vocabulary
 from unidex.features.word_places import Placed
-from unidex.features.words import UNSPACED
+from unidex.features.words import UNSPACED, normal_form
 from unidex.sparse_rows import unchecked_csr
 from unidex.storage.mapped import load_array
 
@@ -111,17 +112,17 @@ class FeatureExtractor:
         """The rows of texts, chunk by chunk."""
         with progress.task("making features", len(texts), unit="texts") as advance:
             for chunk in text_chunks(texts, size=chunk_texts):
-                yield self._with_leads_of(chunk, self._plain_rows)
+                yield self._rows(chunk, self._plain_rows)
                 advance(len(chunk))
 
     def transform_one(self, text: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Feature ids and weights of one text: its row of ``transform`` to the last bit, in a fraction of the time."""
-        row = self._with_leads_of([text], self._text_by_text.rows)
+        row = self._rows([text], self._text_by_text.rows)
         return row.ids, row.weights
 
     def transform_few(self, texts: Sequence[str]) -> sparse.csr_array:
         """As ``transform``, to the last bit, in less time where texts are few, short, and of words seen before."""
-        rows = self._with_leads_of(texts, self._text_by_text.rows)
+        rows = self._rows(texts, self._text_by_text.rows)
         ends = np.zeros(len(texts) + 1, dtype=np.int64)
         np.cumsum(rows.counts, out=ends[1:])
         return as_csr(rows.weights, rows.ids, ends, self.num_features)
@@ -136,15 +137,29 @@ class FeatureExtractor:
         """
         return self._text_by_text.placed(text)
 
-    def _with_leads_of(self, texts: Sequence[str], rows_of: Callable[[Sequence[str]], Rows]) -> Rows:
+    def _rows(self, texts: Sequence[str], rows_of: Callable[[Sequence[str]], Rows]) -> Rows:
+        """The rows of texts with their leads, by a kernel or by what makes rows of analysed texts."""
         settings, analysed = self.settings, self.analyser.texts
-        rows = rows_of(analysed(texts))
-        if settings.lead_weight == 0:
-            return rows
-        leads = [lead_of(text, settings.lead) or "" for text in texts]
+        leads = [lead_of(text, settings.lead) or "" for text in texts] if settings.lead_weight else []
         if not any(leads):
-            return rows
-        return with_leads(rows, rows_of(analysed(leads)), settings.lead_weight)
+            leads = []
+        if native.kernels is not None and self.tokenizer is None and settings.words:
+            lists = [[normal_form(text) for text in analysed(some)] for some in (texts, leads)]
+            counts, ids, weights = read_texts(native.kernels.text_rows, lists, *self._of_kernel)
+            return Rows(
+                np.frombuffer(counts, np.int64), np.frombuffer(ids, np.int32), np.frombuffer(weights, np.float32)
+            )
+        rows = rows_of(analysed(texts))
+        return with_leads(rows, rows_of(analysed(leads)), settings.lead_weight) if leads else rows
+
+    @cached_property
+    def _of_kernel(self) -> tuple[Any, ...]:
+        """What the kernel needs to know of features."""
+        settings, vocabulary = self.settings, self.vocabulary
+        of_chars = (settings.chars_min, settings.chars_max) if settings.chars else (0, 0)
+        arrays = (vocabulary.keys, vocabulary.starts, vocabulary.ids, self.idf, self._weights.tf_table)
+        flags = (settings.parts, settings.bigrams, *of_chars, settings.lead_weight)
+        return (*arrays, vocabulary.num_buckets, *flags)
 
     def _plain_rows(self, texts: Sequence[str]) -> Rows:
         found = [np.empty(0, dtype=np.int64)]

@@ -43,6 +43,11 @@ class Weights:
         """Bits of a feature id in an occurrence."""
         return max(len(self.idf) - 1, 1).bit_length()
 
+    @property
+    def tf_table(self) -> NDArray[np.float64]:
+        """What a repeated feature counts, by its number; empty where that is the number itself."""
+        return _TF if self.sublinear else _TF[:0]
+
     def occurrences(self, group: Group, vocabulary: Vocabulary) -> list[NDArray[np.int64]]:
         """The occurrences of a group's features that have an id."""
         ids = vocabulary.lookup(group.keys)
@@ -64,8 +69,9 @@ class Weights:
         if native.kernels is not None:
             counts = np.empty(num_rows, dtype=np.int64)
             ids, weights = np.empty(len(occurrences), dtype=np.int32), np.empty(len(occurrences), dtype=np.float32)
-            tf_table = _TF if self.sublinear else _TF[:0]
-            entries = native.kernels.weigh_rows(self.idf, tf_table, occurrences, counts, ids, weights, self.id_bits)
+            entries = native.kernels.weigh_rows(
+                self.idf, self.tf_table, occurrences, counts, ids, weights, self.id_bits
+            )
             return Rows(counts, ids[:entries], weights[:entries])
         occurrences.sort()
         firsts = _firsts(occurrences)

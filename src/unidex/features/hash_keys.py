@@ -106,6 +106,17 @@ def keys_of_ngrams(codes: NDArray[np.uint32], starts: NDArray[np.int64], n: int,
     return mix(sums)
 
 
+def starts_of_keys(keys: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """Where the keys with the same first bits start in ascending keys, about one each, and where the last ones end.
+
+    >>> starts_of_keys(np.array([1, 1 << 63, (1 << 63) + 1], dtype=np.uint64)).tolist()
+    [0, 1, 1, 3, 3]
+    """
+    num_bits = max(1, len(keys).bit_length())
+    firsts = np.arange(1 << num_bits, dtype=_U64) << _U64(64 - num_bits)
+    return np.append(np.searchsorted(keys, firsts), len(keys)).astype(np.uint32)
+
+
 def keys_of_pairs(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The key of each pair of keys; the order of a pair counts.
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex import native
 from unidex.config import Features as Settings
 from unidex.features.analyser import PLAIN, Analyser
 from unidex.features.codepoints import codes_of
@@ -104,12 +103,6 @@ class TextByText:
     def _bigrams(self, words_of_texts: list[list[str]], known: dict[str, tuple[bytes, bytes]]) -> NDArray[np.int64]:
         """The occurrences of bigrams."""
         counts = np.fromiter(map(len, words_of_texts), dtype=np.int64, count=len(words_of_texts))
-        if native.kernels is not None:
-            keys = b"".join([known[word][0] for words in words_of_texts for word in words])
-            found, vocabulary = np.empty(len(keys) // 8, dtype=np.int64), self._vocabulary
-            of_vocabulary = vocabulary.keys, vocabulary.ids, found, vocabulary.num_buckets
-            number = native.kernels.bigrams(keys, counts, *of_vocabulary, self._weights.id_bits)
-            return found[:number]
         row_of_word = np.repeat(np.arange(len(counts)), counts)
         ids = self._bigram_ids([known[word][0] for words in words_of_texts for word in words])
         # The last word of a text and the first of the next are no bigram.

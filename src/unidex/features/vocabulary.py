@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from unidex.errors import ModelError
 from unidex.features.feature_counts import Counter
+from unidex.features.hash_keys import starts_of_keys
 from unidex.sparse_rows import find_sorted
 from unidex.storage.mapped import load_array
 
@@ -76,6 +78,11 @@ class Vocabulary:
             return others
         places, is_known = find_sorted(self.keys, keys)
         return np.where(is_known, self.ids[places], others)
+
+    @cached_property
+    def starts(self) -> NDArray[np.uint32]:
+        """Where the keys with the same first bits start."""
+        return starts_of_keys(self.keys)
 
     def idf(self) -> NDArray[np.float32]:
         """ln((1 + N) / (1 + df)) + 1 of each id."""

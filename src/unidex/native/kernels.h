@@ -27,17 +27,70 @@ typedef struct {
 /* Ascending, with room for as many numbers. */
 void sort_numbers(uint64_t *numbers, uint64_t *room, int64_t count);
 
+/* words.c */
+#define WORD_SEED 0x51ED270B27B4C1E9u
+#define NGRAM_SEED 0xA3B195354A39B70Du
+typedef struct {
+    const uint32_t *codes; /* of all texts, one after the other */
+    const int64_t *lengths;
+    int64_t count;
+    int64_t longest;
+} Texts;
+typedef struct {
+    const uint8_t *classes;
+    const uint32_t *folded;
+    const uint8_t *filled; /* per block of 256 code points */
+} CodePoints;
+typedef struct {
+    uint64_t *terms; /* code points without case, plus 1 */
+    uint8_t *classes;
+    int64_t length; /* with a mark before and behind the text */
+} Letters;
+typedef struct {
+    int64_t start, end;
+} Span;
+typedef struct {
+    const uint64_t *keys;   /* ascending */
+    const uint32_t *starts; /* of the keys with the same first bits */
+    int64_t size;
+    int shift;
+} Keys;
+uint64_t mix(uint64_t value);
+uint64_t pair_key(uint64_t left, uint64_t right);
+uint64_t string_key(const uint64_t *terms, int64_t length, uint64_t seed);
+int64_t find_key(Keys keys, uint64_t key);
+int make_letters(Letters *letters, int64_t most);
+void free_letters(Letters *letters);
+int read_letters(Letters *letters, const uint32_t *codes, int64_t length, CodePoints points);
+int next_word(const Letters *letters, Span *word);
+int next_part(const Letters *letters, Span word, Span *part);
+int64_t ngram_keys(const Letters *letters, Span word, int64_t shortest, int64_t longest, uint64_t *keys);
+
+/* What a kernel returns in place of a number of entries. */
+enum { WRONG = -1, NO_MEMORY = -2, NOT_FILLED = -3 };
+/* An array that grows; of 32-bit numbers. */
+typedef struct {
+    void *numbers;
+    int64_t count, room;
+} Growing;
+int grow(Growing *array, int64_t more);
+
 /* features.c */
 typedef struct {
-    const uint64_t *keys; /* ascending */
+    Keys keys;
     const int32_t *ids;
-    int64_t size;
     int64_t buckets;
+    const float *idf;
+    int64_t features;
+    const double *tf_table;
+    int64_t table_size;
+    int is_parted, has_bigrams;
+    int64_t shortest, longest; /* n-grams; 0 for none */
 } Vocabulary;
-int64_t find_bigrams(const uint64_t *words, const int64_t *counts, int64_t rows, Vocabulary vocabulary, int id_bits,
-                     int64_t *found);
 int64_t weigh_rows(int64_t *occurrences, int64_t count, int64_t rows, int id_bits, const float *idf, int64_t features,
                    const double *tf_table, int64_t table_size, int64_t *counts, int32_t *ids, float *weights);
+int64_t text_rows(Texts texts, Texts leads, float lead_weight, CodePoints points, Vocabulary vocabulary,
+                  int64_t *counts, Growing *ids, Growing *weights);
 
 /* eight_bits.c */
 int sum_rows(Csr texts, const int8_t *codes, const float *scales, int64_t rows, int64_t dim, int64_t block,
@@ -54,8 +107,8 @@ int rank_places(const int64_t *ids, const float *scores, int64_t rows, int64_t w
 int best_entries(Csr matrix, int64_t k, int64_t *best_ids, float *best_scores);
 
 /* lexical.c */
-int64_t weigh_columns(int32_t *columns, const int64_t *counts, int64_t rows, const double *idf,
-                      const int32_t *frequencies, int64_t half, int32_t *starts, float *weights);
+int64_t lexical_rows(Texts texts, CodePoints points, int64_t beginning, const double *idf, const int32_t *frequencies,
+                     int64_t half, int32_t *starts, Growing *columns, Growing *weights);
 typedef struct {
     Csr rows;
     const int64_t *words; /* per row, before its n-grams */
@@ -66,6 +119,39 @@ TextWords *text_words(Csr texts, const double *idf, int64_t half);
 int read_text(TextWords *words, int64_t text);
 int share_words(const TextWords *words, LabelWords labels, int64_t label, double *found);
 void free_words(TextWords *words);
+
+/* matches.c */
+typedef struct {
+    Keys words;              /* of labels */
+    const int64_t *columns;  /* of the words of each row */
+    const int64_t *starts;   /* of rows */
+    const int64_t *labels;   /* of rows */
+    const int64_t *by_word;  /* rows by their rarest word */
+    const int64_t *firsts;   /* of the rows of a word */
+    int64_t rows;
+} LabelRows;
+typedef struct {
+    int32_t label, row;
+    float count, first;
+} Match;
+int64_t find_matches(Texts texts, CodePoints points, LabelRows labels, int32_t *starts, Match **found);
+typedef struct {
+    const int32_t *starts; /* of texts */
+    const int32_t *labels; /* ascending in a text */
+    const int64_t *places; /* in the arrays that follow */
+    const float *counts, *firsts;
+    const int32_t *rows;
+    int64_t count;
+} FoundMatches;
+typedef struct {
+    const int64_t *words, *ambiguities; /* of rows */
+    int64_t rows;
+    const float *rates; /* of labels */
+    const int64_t *texts;
+    int64_t labels;
+} MatchedLabels;
+int describe_matches(const int64_t *ids, int64_t texts, int64_t width, FoundMatches found, MatchedLabels labels,
+                     float *columns);
 
 /* ranking.c */
 typedef struct {
@@ -86,10 +172,11 @@ typedef struct {
 int describe_pairs(Pairs pairs, TextWords *words, float *columns);
 typedef struct {
     const int64_t *features; /* that comparisons read */
-    const int64_t *ends;     /* of their thresholds */
+    const int64_t *ends;     /* of their nodes */
     int64_t num_features;
-    const float *thresholds;
-    const uint16_t *leaves; /* possible between two thresholds, one row of sets each */
+    const float *thresholds; /* of nodes, ascending for a feature */
+    const int32_t *owners;   /* the tree of a node */
+    const uint32_t *leaves;  /* of the tree that are possible above the threshold */
     const double *values;
     const int64_t *firsts;
     int64_t trees;

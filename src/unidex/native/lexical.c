@@ -3,40 +3,67 @@
 
 #include "kernels.h"
 
-/* Columns of texts, in any order and with repetitions, become rows of weights: ascending, each once, and those that no
-   label has left out. Words have columns below half. The number of entries, or -1 for a wrong column, -2 without memory. */
-int64_t weigh_columns(int32_t *columns, const int64_t *counts, int64_t rows, const double *idf,
-                      const int32_t *frequencies, int64_t half, int32_t *starts, float *weights) {
-    int64_t entries = 0, most = 0;
-    for (int64_t row = 0; row < rows; row++) most = counts[row] > most ? counts[row] : most;
-    uint64_t *sorted = malloc(2 * ((size_t)most + 1) * sizeof *sorted);
-    if (!sorted) return -2;
-    const int32_t *next = columns;
-    starts[0] = 0;
-    for (int64_t row = 0; row < rows; row++) {
-        for (int64_t at = 0; at < counts[row]; at++) {
-            if (next[at] < 0 || next[at] >= 2 * half) {
-                free(sorted);
-                return -1;
-            }
-            sorted[at] = (uint64_t)next[at];
+enum { NGRAM = 4 };
+
+/* The columns of a text from its letters, in any order and with repetitions; their number. Words have columns below half,
+   n-grams the others. */
+static int64_t read_columns(const Letters *letters, int64_t beginning, int64_t half, uint64_t *keys, uint64_t *columns) {
+    uint64_t *next = columns;
+    Span word = {0, 0};
+    while (next_word(letters, &word)) {
+        /* The word itself, then its parts. */
+        for (Span term = word, part = {0, word.start}; term.end;) {
+            const uint64_t *terms = letters->terms + term.start;
+            int64_t length = term.end - term.start;
+            *next++ = string_key(terms, length, WORD_SEED) % (uint64_t)half;
+            if (beginning && length > beginning) *next++ = string_key(terms, beginning, WORD_SEED) % (uint64_t)half;
+            term = next_part(letters, word, &part) ? part : (Span){0, 0};
         }
-        next += counts[row];
-        sort_numbers(sorted, sorted + most + 1, counts[row]);
-        int64_t first = entries;
+        int64_t ngrams = ngram_keys(letters, word, NGRAM, NGRAM, keys);
+        for (int64_t at = 0; at < ngrams; at++) *next++ = keys[at] % (uint64_t)half + (uint64_t)half;
+    }
+    return next - columns;
+}
+
+/* The rows of texts: columns ascend, each once, and those that no label has are left out. The number of entries. */
+int64_t lexical_rows(Texts texts, CodePoints points, int64_t beginning, const double *idf, const int32_t *frequencies,
+                     int64_t half, int32_t *starts, Growing *columns, Growing *weights) {
+    int64_t entries = 0;
+    size_t most = 4 * ((size_t)texts.longest + 2);
+    Letters letters;
+    uint64_t *keys = malloc(most * sizeof *keys), *sorted = malloc(2 * most * sizeof *sorted);
+    if (!make_letters(&letters, texts.longest) || !keys || !sorted) entries = NO_MEMORY;
+    starts[0] = 0;
+    for (int64_t text = 0; text < texts.count && entries >= 0; text++) {
+        if (!read_letters(&letters, texts.codes, texts.lengths[text], points)) {
+            entries = NOT_FILLED;
+            break;
+        }
+        int64_t count = read_columns(&letters, beginning, half, keys, sorted);
+        texts.codes += texts.lengths[text];
+        if (!grow(columns, count) || !grow(weights, count) || entries + count > INT32_MAX) {
+            entries = NO_MEMORY;
+            break;
+        }
+        sort_numbers(sorted, sorted + most, count);
+        int32_t *own = (int32_t *)columns->numbers + entries;
+        float *own_weights = (float *)weights->numbers + entries;
+        int64_t number = 0;
         double squares[2] = {0, 0};
-        for (int64_t at = 0; at < counts[row]; at++) {
+        for (int64_t at = 0; at < count; at++) {
             int64_t column = (int64_t)sorted[at];
             if ((at && sorted[at - 1] == sorted[at]) || frequencies[column] <= 0) continue;
             squares[column >= half] += idf[column] * idf[column];
-            columns[entries++] = (int32_t)column; /* never ahead of what is read */
+            own[number++] = (int32_t)column;
         }
         double lengths[2] = {sqrt(squares[0]), sqrt(squares[1])};
-        for (int64_t at = first; at < entries; at++)
-            weights[at] = (float)(idf[columns[at]] / lengths[columns[at] >= half]);
-        starts[row + 1] = (int32_t)entries;
+        for (int64_t at = 0; at < number; at++) own_weights[at] = (float)(idf[own[at]] / lengths[own[at] >= half]);
+        columns->count = weights->count = entries += number;
+        starts[text + 1] = (int32_t)entries;
     }
+    free(keys);
     free(sorted);
+    free_letters(&letters);
     return entries;
 }
 

@@ -74,18 +74,6 @@ wrong:
     return 0;
 }
 
-/* The number of thresholds that a value is above; of what is no number, all. Without branches, which the processor
-   would guess wrong. */
-static inline int64_t place_of(const float *thresholds, int64_t count, float value) {
-    const float *first = thresholds;
-    while (count > 1) {
-        int64_t half = count / 2;
-        first += value <= first[half - 1] ? 0 : half;
-        count -= half;
-    }
-    return first - thresholds + (count && !(value <= *first));
-}
-
 /* As NumPy sums an axis: eight sums side by side up to 128 numbers, halves of more. */
 static double sum_numbers(const double *numbers, int64_t count) {
     if (count < 8) {
@@ -107,7 +95,7 @@ static double sum_numbers(const double *numbers, int64_t count) {
     return sum;
 }
 
-static inline int lowest_bit(uint16_t set) {
+static inline int lowest_bit(uint32_t set) {
 #if defined(__GNUC__)
     return set ? __builtin_ctz(set) : 0;
 #else
@@ -117,26 +105,41 @@ static inline int lowest_bit(uint16_t set) {
 #endif
 }
 
+enum { LANES = 16 };
+
+/* Rule out, for a few pairs side by side, the leaves that a feature rules out. What is no number is above all. */
+WIDE static void rule_out(Trees trees, int64_t first, int64_t end, const float *values, uint32_t (*possible)[LANES]) {
+    float highest = -INFINITY;
+    for (int lane = 0; lane < LANES; lane++)
+        if (!(values[lane] <= highest)) highest = isnan(values[lane]) ? INFINITY : values[lane];
+    for (int64_t node = first; node < end; node++) {
+        float threshold = trees.thresholds[node];
+        uint32_t leaves = trees.leaves[node], *own = possible[trees.owners[node]];
+        if (highest <= threshold) return;
+        for (int lane = 0; lane < LANES; lane++) own[lane] &= leaves | -(uint32_t)(values[lane] <= threshold);
+    }
+}
+
 /* The sum of the trees for each pair; columns are those of all pairs, feature after feature. 0 without memory. */
-WIDE int score_trees(Trees trees, const float *columns, int64_t pairs, double *scores) {
-    uint16_t *possible = malloc((size_t)trees.trees * sizeof *possible);
-    double *values = malloc((size_t)trees.trees * sizeof *values);
-    int is_done = possible && values;
-    for (int64_t pair = 0; is_done && pair < pairs; pair++) {
+int score_trees(Trees trees, const float *columns, int64_t pairs, double *scores) {
+    uint32_t(*possible)[LANES] = malloc((size_t)trees.trees * sizeof *possible);
+    double *found = malloc((size_t)trees.trees * sizeof *found);
+    int is_done = possible && found;
+    for (int64_t first = 0; is_done && first < pairs; first += LANES) {
+        int64_t number = pairs - first < LANES ? pairs - first : LANES;
+        float values[LANES] = {0};
         memset(possible, 0xFF, (size_t)trees.trees * sizeof *possible);
         for (int64_t feature = 0; feature < trees.num_features; feature++) {
-            int64_t first = feature ? trees.ends[feature - 1] : 0;
-            float value = columns[trees.features[feature] * pairs + pair];
-            int64_t place = place_of(trees.thresholds + first, trees.ends[feature] - first, value);
-            /* A feature has one row of sets more than thresholds. */
-            const uint16_t *leaves = trees.leaves + (first + feature + place) * trees.trees;
-            for (int64_t tree = 0; tree < trees.trees; tree++) possible[tree] &= leaves[tree];
+            memcpy(values, columns + trees.features[feature] * pairs + first, (size_t)number * sizeof *values);
+            rule_out(trees, feature ? trees.ends[feature - 1] : 0, trees.ends[feature], values, possible);
         }
-        for (int64_t tree = 0; tree < trees.trees; tree++)
-            values[tree] = trees.values[trees.firsts[tree] + lowest_bit(possible[tree])];
-        scores[pair] = sum_numbers(values, trees.trees);
+        for (int64_t lane = 0; lane < number; lane++) {
+            for (int64_t tree = 0; tree < trees.trees; tree++)
+                found[tree] = trees.values[trees.firsts[tree] + lowest_bit(possible[tree][lane] & 0xFFFF)];
+            scores[first + lane] = sum_numbers(found, trees.trees);
+        }
     }
     free(possible);
-    free(values);
+    free(found);
     return is_done;
 }

@@ -40,3 +40,14 @@ void sort_numbers(uint64_t *numbers, uint64_t *room, int64_t count) {
     }
     if (from != numbers) memcpy(numbers, from, (size_t)count * sizeof *numbers);
 }
+
+/* Room for more numbers of 32 bits; 0 without memory. */
+int grow(Growing *array, int64_t more) {
+    if (array->count + more <= array->room) return 1;
+    int64_t room = 2 * array->room > array->count + more ? 2 * array->room : array->count + more + 64;
+    void *numbers = realloc(array->numbers, (size_t)room * 4);
+    if (!numbers) return 0;
+    array->numbers = numbers;
+    array->room = room;
+    return 1;
+}

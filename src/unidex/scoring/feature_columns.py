@@ -68,8 +68,7 @@ def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.fl
         *(label_rows.num_words_R, label_rows.word_norms_R, columns_FNK[: len(known_names)]),
     )
     if lexical.matches is not None and pairs.queries.matches is not None and more:
-        for name, values in lexical.matches.features(pairs.queries.matches, ids_NK).items():
-            columns_FNK[len(known_names) + more.index(name)] = values
+        lexical.matches.features(pairs.queries.matches, pairs.ids_NK, columns_FNK[len(known_names) :])
     found = FeatureColumns(zip(names, columns_FNK, strict=True))
     found.names, found.columns_FNK = tuple(names), columns_FNK
     # Whole numbers, from which the propensity is computed.

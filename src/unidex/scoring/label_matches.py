@@ -26,15 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex import native
 from unidex.data.concepts import Concepts, further_texts
 from unidex.data.dataset import Split
 from unidex.errors import ModelError
-from unidex.features.codepoints import codes_of
-from unidex.features.hash_keys import keys_of_strings, mix, places
+from unidex.features.codepoints import codes_of, read_texts
+from unidex.features.hash_keys import keys_of_strings, mix, places, starts_of_keys
 from unidex.features.word_strings import fold, words_in
-from unidex.features.words import WORD_SEED, Words
+from unidex.features.words import WORD_SEED, Words, normal_form
 from unidex.scoring.lexical_columns import READING, Reading
-from unidex.sparse_rows import csr_from_counts, find_entries, find_sorted, row_of_entries
+from unidex.sparse_rows import csr_from_counts, find_entries, find_sorted, row_of_entries, unchecked_csr
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
@@ -69,7 +70,7 @@ class Matches:
     places_NL: sparse.csr_array
     counts_M: NDArray[np.float32]
     firsts_M: NDArray[np.float32]
-    rows_M: NDArray[np.int64]
+    rows_M: NDArray[np.integer[Any]]
 
     def __getitem__(self, texts: Any) -> Matches:
         return Matches(self.places_NL[texts], self.counts_M, self.firsts_M, self.rows_M)
@@ -138,6 +139,8 @@ class LabelMatches:
     def find(self, texts: Sequence[str]) -> Matches:
         """The labels that match texts."""
         texts = self._reading.analyser.texts(texts)
+        if native.kernels is not None:
+            return self._find_by_kernel([normal_form(text) for text in texts])
         words_of_texts = [words_in(text) for text in texts]
         columns_of_words = self._columns_of(set().union(*words_of_texts))
         occurrences = [_occurrences(words, columns_of_words) for words in words_of_texts]
@@ -161,6 +164,13 @@ class LabelMatches:
         counts = np.minimum.reduceat(flat[found, 1], starts)
         firsts = np.maximum.reduceat(flat[found, 2], starts)
         return self._matches(len(texts), pair_texts[whole], pair_rows[whole], counts[whole], firsts[whole])
+
+    def _find_by_kernel(self, texts: list[str]) -> Matches:
+        found = read_texts(native.kernels.find_matches, [texts], *self._of_kernel)
+        starts, labels, rows = (np.frombuffer(part, np.int32) for part in found[:3])
+        counts, firsts = (np.frombuffer(part, np.float32) for part in found[3:])
+        places_NL = unchecked_csr(np.arange(len(labels)), labels, starts, (len(texts), self.num_labels))
+        return Matches(places_NL, counts, firsts, rows)
 
     def _matches(
         self,
@@ -191,6 +201,12 @@ class LabelMatches:
             # A new one, never changed: other threads may still read the old one.
             known = self._known = known | dict(zip(new, np.where(is_there, columns, -1).tolist(), strict=True))
         return known
+
+    @cached_property
+    def _of_kernel(self) -> tuple[NDArray[Any], ...]:
+        """What the kernel needs to know of labels."""
+        words = self._words, starts_of_keys(self._words)
+        return (*words, self._columns, self._starts_R, self._labels_R, *self._rows_by_rarest)
 
     @cached_property
     def _words(self) -> NDArray[np.uint64]:
@@ -231,8 +247,7 @@ class LabelMatches:
         """How likely matches are right, N x L: by their rate, and more so the more often they occur."""
         labels = matches.places_NL.indices
         scores = self._rates[labels] * (1 + np.log1p(matches.counts_M[matches.places_NL.data]))
-        counts_N = np.diff(matches.places_NL.indptr)
-        return csr_from_counts(scores.astype(np.float32), labels, counts_N, self.num_labels)
+        return unchecked_csr(scores, labels, matches.places_NL.indptr, matches.places_NL.shape)
 
     def search(self, matches: Matches, k: int, hidden_L: NDArray[np.bool_] | None = None) -> TopK:
         """The k labels of each text whose matches have the highest scores."""
@@ -241,9 +256,21 @@ class LabelMatches:
             found.data[hidden_L[found.indices]] = -np.inf
         return TopK.from_csr(found, k)
 
-    def features(self, matches: Matches, ids_NK: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
-        """The features of pairs of a text and a label, N x K each; 0, 1 or -1 for a label that does not match."""
+    def features(
+        self, matches: Matches, ids_NK: NDArray[np.int64], room: NDArray[np.float32] | None = None
+    ) -> dict[str, NDArray[np.float32]]:
+        """The features of pairs of a text and a label, N x K each; 0, 1 or -1 for a label that does not match.
+
+        Where kernels are there, they are written to ``room``, one array after the other.
+        """
         places_NL = matches.places_NL
+        if native.kernels is not None and ids_NK.size and places_NL.indices.dtype == np.int32:
+            found_7NK = np.empty((len(MATCHES), *ids_NK.shape), dtype=np.float32) if room is None else room
+            native.kernels.describe_matches(
+                *(ids_NK, places_NL.indptr, places_NL.indices, places_NL.data, matches.counts_M, matches.firsts_M),
+                *(matches.rows_M, self._num_words, self._ambiguities, self._rates, self._texts_2L[0], found_7NK),
+            )
+            return dict(zip(MATCHES, found_7NK, strict=True))
         found, is_there = find_entries(places_NL, ids_NK)
         at = places_NL.data[found] if places_NL.nnz else found
 

@@ -27,6 +27,8 @@ from scipy import sparse
 from unidex import native
 from unidex.data.concepts import Concepts, further_texts
 from unidex.errors import ModelError
+from unidex.features.codepoints import read_texts
+from unidex.features.words import normal_form
 from unidex.scoring.label_matches import LabelMatches
 from unidex.scoring.lexical_columns import HALF, NUM_COLUMNS, OLD_READING, READING, Columns, Reading, WordMemory
 from unidex.scoring.lexical_rows import TextRows, shared_features, word_norms
@@ -103,16 +105,17 @@ class LexicalPart:
 
     def rows(self, texts: Sequence[str]) -> sparse.csr_array:
         """The rows of texts, N x F; features that no label has are left out."""
+        if native.kernels is not None:
+            read = self._reading.analysed(texts)
+            of_columns = self.idf_of_columns, self._frequencies_F, self._reading.beginning
+            found = read_texts(native.kernels.lexical_rows, [[normal_form(text) for text in read]], *of_columns)
+            starts, columns, weights = map(np.frombuffer, found, (np.int32, np.int32, np.float32))
+            return unchecked_csr(weights, columns, starts, (len(texts), NUM_COLUMNS))
         if len(texts) <= _FEW:
             columns, counts = self._memory.occurrences(texts)
         else:
             columns, ends = self._reading.columns_of(texts)
             counts = np.diff(ends)
-        if native.kernels is not None and len(columns) < 2**31:
-            starts, weights = np.empty(len(texts) + 1, dtype=np.int32), np.empty(len(columns), dtype=np.float32)
-            of_columns = self.idf_of_columns, self._frequencies_F
-            num_known = native.kernels.weigh_columns(counts, *of_columns, columns, starts, weights)
-            return unchecked_csr(weights[:num_known], columns[:num_known], starts, (len(texts), NUM_COLUMNS))
         keys = np.unique(np.repeat(np.arange(len(texts)), counts) * NUM_COLUMNS + columns)
         keys = keys[self._frequencies_F[keys % NUM_COLUMNS] > 0]
         firsts = np.searchsorted(keys, np.arange(len(texts) + 1) * NUM_COLUMNS)

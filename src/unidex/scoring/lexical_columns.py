@@ -58,6 +58,10 @@ class Reading:
         """Plain values for JSON."""
         return asdict(replace(self, analyser=PLAIN)) | {"analyser": self.analyser.as_dict()}
 
+    def analysed(self, texts: Sequence[str]) -> Sequence[str]:
+        """What is read of texts."""
+        return self.analyser.texts([text[: self.max_characters] for text in texts] if self.max_characters else texts)
+
     def columns_of(self, texts: Sequence[str]) -> Columns:
         """The columns of each text, ascending and each once, and where those of a text start."""
         columns_of_chunks, counts = [np.empty(0, dtype=np.int32)], [np.zeros(1, dtype=np.int64)]
@@ -106,8 +110,7 @@ class WordMemory:
 
         All features of a text are those of its words.
         """
-        read = self._reading.analyser.texts([text[: self._reading.max_characters] for text in texts])
-        words_of_texts = [words_in(text) for text in read]
+        words_of_texts = [words_in(text) for text in self._reading.analysed(texts)]
         known = self._columns if len(self._columns) < _MAX_WORDS else {}
         if new := [word for word in set().union(*words_of_texts) if word not in known]:
             known.update(zip(new, self._learn(new), strict=True))

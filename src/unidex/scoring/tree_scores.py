@@ -111,9 +111,14 @@ class TreeScores:
             return None
         # Leaves that no tree has are never read; with them, every set of bits is within the array.
         values = np.concatenate([self.values, np.zeros(_KERNEL_LEAVES)])
-        leaves = np.concatenate(self.leaves_left).astype(np.uint16)
-        ends = np.cumsum([len(own) for own in self.thresholds])
-        return np.array(self.features), ends, np.concatenate(self.thresholds), leaves, values, self.firsts
+        # Where a threshold changes the possible leaves of a tree is a node.
+        nodes = [np.nonzero(left[1:] != left[:-1]) for left in self.leaves_left]
+        thresholds = [own[places] for own, (places, _) in zip(self.thresholds, nodes, strict=True)]
+        leaves = [left[1:][of] for left, of in zip(self.leaves_left, nodes, strict=True)]
+        owners = np.concatenate([trees for _, trees in nodes]).astype(np.int32)
+        ends = np.cumsum([len(own) for own in thresholds])
+        of_nodes = np.concatenate(thresholds), owners, np.concatenate(leaves).astype(np.uint32)
+        return np.array(self.features), ends, *of_nodes, values, self.firsts
 
     def _leaves(self, columns_PF: NDArray[np.float32]) -> NDArray[np.int64]:
         """The place among the values of the leaf of each pair in each tree."""
