@@ -15,6 +15,13 @@
 #define WIDE
 #endif
 
+/* A hint that memory will be read; never a fault. */
+#if defined(__GNUC__)
+#define PREFETCH(address) __builtin_prefetch(address)
+#else
+#define PREFETCH(address) ((void)(address))
+#endif
+
 /* A sparse matrix whose columns ascend in each row. */
 typedef struct {
     const float *values;

@@ -105,24 +105,29 @@ static inline int lowest_bit(uint32_t set) {
 #endif
 }
 
-enum { LANES = 16 };
+enum { LANES = 16, WIDTH = 8 };
+typedef float Floats __attribute__((vector_size(WIDTH * sizeof(float))));
+typedef uint32_t Sets __attribute__((vector_size(WIDTH * sizeof(uint32_t))));
 
 /* Rule out, for a few pairs side by side, the leaves that a feature rules out. What is no number is above all. */
-WIDE static void rule_out(Trees trees, int64_t first, int64_t end, const float *values, uint32_t (*possible)[LANES]) {
+WIDE static void rule_out(Trees trees, int64_t first, int64_t end, const float *values, Sets (*possible)[LANES / WIDTH]) {
     float highest = -INFINITY;
-    for (int lane = 0; lane < LANES; lane++)
-        if (!(values[lane] <= highest)) highest = isnan(values[lane]) ? INFINITY : values[lane];
-    for (int64_t node = first; node < end; node++) {
-        float threshold = trees.thresholds[node];
-        uint32_t leaves = trees.leaves[node], *own = possible[trees.owners[node]];
-        if (highest <= threshold) return;
-        for (int lane = 0; lane < LANES; lane++) own[lane] &= leaves | -(uint32_t)(values[lane] <= threshold);
+    Floats own[LANES / WIDTH];
+    memcpy(own, values, sizeof own);
+    for (int lane = 0; lane < LANES; lane++) {
+        float value = values[lane] == values[lane] ? values[lane] : INFINITY;
+        highest = value > highest ? value : highest;
+    }
+    for (int64_t node = first; node < end && highest > trees.thresholds[node]; node++) {
+        Sets *sets = possible[trees.owners[node]];
+        for (int part = 0; part < LANES / WIDTH; part++)
+            sets[part] &= trees.leaves[node] | (Sets)(own[part] <= trees.thresholds[node]);
     }
 }
 
 /* The sum of the trees for each pair; columns are those of all pairs, feature after feature. 0 without memory. */
 int score_trees(Trees trees, const float *columns, int64_t pairs, double *scores) {
-    uint32_t(*possible)[LANES] = malloc((size_t)trees.trees * sizeof *possible);
+    Sets(*possible)[LANES / WIDTH] = aligned_alloc(sizeof **possible, (size_t)(trees.trees + 1) * sizeof *possible);
     double *found = malloc((size_t)trees.trees * sizeof *found);
     int is_done = possible && found;
     for (int64_t first = 0; is_done && first < pairs; first += LANES) {
@@ -135,7 +140,7 @@ int score_trees(Trees trees, const float *columns, int64_t pairs, double *scores
         }
         for (int64_t lane = 0; lane < number; lane++) {
             for (int64_t tree = 0; tree < trees.trees; tree++)
-                found[tree] = trees.values[trees.firsts[tree] + lowest_bit(possible[tree][lane] & 0xFFFF)];
+                found[tree] = trees.values[trees.firsts[tree] + lowest_bit(((uint32_t *)possible[tree])[lane] & 0xFFFF)];
             scores[first + lane] = sum_numbers(found, trees.trees);
         }
     }
