@@ -53,6 +53,11 @@ class Train(Section):
     table_storage: Literal["memory", "file"] = Field(
         "memory", description="where row tables are stored during training"
     )
+    classifier_numbers: Literal["float32", "float16"] = Field(
+        "float32",
+        description="numbers of classifiers during training; 'float16' takes half the memory or disk, and each step "
+        "rounds up or down at random, so that small changes are not lost",
+    )
     validation: float = Field(
         0.0, ge=0, lt=1, description="share of the train texts held out for validation, of few texts more; 0 for none"
     )

@@ -102,6 +102,21 @@ class Texts(Sequence[str]):
         for start, end in self._places():
             yield view[start:end]
 
+    def encoded_blocks(self, size: int) -> Iterator[tuple[NDArray[np.int64], bytes]]:
+        """The UTF-8 bytes of so many texts at a time, one after the other, and the bytes of each.
+
+        >>> [(lengths.tolist(), block) for lengths, block in Texts.of(["red", "", "hat"]).encoded_blocks(2)]
+        [([3, 0], b'red'), ([3], b'hat')]
+        """
+        for first in range(0, len(self), size):
+            rows = slice(first, min(first + size, len(self)))
+            starts, ends = self._starts_of(rows), self._ends[rows]
+            if bool(np.all(starts[1:] == ends[:-1])):
+                block = self._block[starts[0] : ends[-1]].tobytes()
+            else:
+                block = b"".join(self[rows].encoded())
+            yield ends - starts, block
+
     def _places(self) -> Iterator[tuple[int, int]]:
         """Start and end of each text; as Python's numbers, of one block of texts at a time."""
         for rows in self._blocks():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex.data.texts import Texts
 from unidex.features.extractor import FeatureExtractor, as_csr
 from unidex.storage.atomic import replace_folder, unfinished_folder
 
@@ -51,13 +52,22 @@ def cached_transform(features: FeatureExtractor, texts: Sequence[str], folder: P
 def fingerprint(features: FeatureExtractor, texts: Sequence[str]) -> str:
     """A name for the matrix of these texts; it differs as soon as a text, a setting or the vocabulary differs."""
     digest = blake2b(features.fingerprint.encode(), digest_size=16)
+    for lengths, block in _encoded(texts):
+        # With the lengths, ["ab", "c"] is not ["a", "bc"].
+        digest.update(lengths.astype("<i8", copy=False).data)
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _encoded(texts: Sequence[str]) -> Iterator[tuple[NDArray[np.int64], bytes]]:
+    """The bytes of each text and those of all, so many texts at a time."""
+    if isinstance(texts, Texts):
+        yield from texts.encoded_blocks(_BATCH)
+        return
     source = iter(texts)
     while batch := list(islice(source, _BATCH)):
         encoded = [text.encode("utf-8", "surrogatepass") for text in batch]
-        # With the lengths, ["ab", "c"] is not ["a", "bc"].
-        digest.update(np.fromiter(map(len, encoded), dtype="<i8", count=len(encoded)).data)
-        digest.update(b"".join(encoded))
-    return digest.hexdigest()
+        yield np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)), b"".join(encoded)
 
 
 def _write(folder: Path, features: FeatureExtractor, texts: Sequence[str]) -> None:

@@ -79,7 +79,7 @@ class FeatureExtractor:
         the very thing that can match them, so it must not be lost as too rare. Of very many texts, evenly spread ones
         are counted, so that memory and time stay bounded.
         """
-        texts, label_texts = _spread(texts), _spread(label_texts)
+        texts, label_texts = spread(texts), spread(label_texts)
         num_texts = len(texts) + len(label_texts)
         tokenizer = _tokenizer_for(settings, texts, label_texts)
         analyser = Analyser.fit(texts, label_texts, settings)
@@ -267,8 +267,8 @@ def as_csr(
     return matrix
 
 
-def _spread(texts: Sequence[str]) -> Sequence[str]:
-    """All texts, or every n-th of too many."""
+def spread(texts: Sequence[str]) -> Sequence[str]:
+    """All texts, or every n-th of too many, so that memory and time stay bounded."""
     return texts[:: -(-len(texts) // MAX_COUNTED)] if len(texts) > MAX_COUNTED else texts
 
 

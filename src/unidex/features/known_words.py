@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from unidex.data.text_blocks import text_blocks
 from unidex.features.codepoints import codes_of
-from unidex.features.extractor import FeatureExtractor
+from unidex.features.extractor import FeatureExtractor, spread
 from unidex.features.groups import NGRAM_SEED
 from unidex.features.hash_keys import keys_of_strings
 from unidex.features.word_strings import fold, parts_in, words_in
@@ -86,9 +86,10 @@ class KnownWords:
         return cls(features, label_texts, label_keys)
 
     def add(self, label_texts: Sequence[str]) -> None:
-        """The words of further labels are known from now on."""
+        """The words of further labels are known from now on; of very many labels, those of evenly spread ones."""
         if not len(label_texts):
             return
+        label_texts = spread(label_texts)
         keys = [self._label_keys]
         for start in range(0, len(label_texts), _CHUNK):
             chunk = self._features.analyser.texts(label_texts[start : start + _CHUNK])

@@ -5,9 +5,9 @@ A folder gets these files, one step after the other:
 1. ``vectors.npy``: the vectors, block by block.
 2. ``trained.faiss``: the centres of the lists and the codebooks, learned from a sample. The centres of many lists come
    from two levels of k-means.
-3. ``assigned.npy`` and ``codes.npy``: the list and the code of every vector, block by block. Centres are in groups, and
-   a vector is compared with those of the nearest groups, so that its cost grows with the root of the number of lists. A
-   search compares a text with all centres: it needs the nearest hundreds, and a shortcut to them costs recall.
+3. ``assigned.npy`` and ``codes.npy``: the list and the code of every vector, block by block. A vector
+   is compared with a part of the centres (`unidex.index.centre_groups`). A search compares a text with all of them: it
+   needs the nearest hundreds, and a shortcut to them costs recall.
 4. ``lists.faiss``: the codes sorted by list. It is mapped when it is read.
 
 ``progress.json`` says how many rows of a file are on the disk. A build that was killed continues there, and the result
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from unidex import progress
 from unidex.index.base import Vectors, check_vectors
+from unidex.index.centre_groups import CentreGroups
 from unidex.index.exact import RowSource
 from unidex.index.faiss_library import as_array, library, stored_vectors, threads
 from unidex.storage.atomic import sync, write_text
@@ -45,7 +46,6 @@ MIN_LEARNED = 1 << 14
 CODES_LEARNED_FROM = 1 << 15
 ROUNDS = 8  # of k-means
 TWO_LEVELS_FROM = 1 << 9  # lists; the centres of fewer come from one k-means
-GROUPS_COMPARED = 4  # groups of centres that a vector is compared with to find its list
 VECTORS, TRAINED, ASSIGNED, CODES, LISTS = "vectors.npy", "trained.faiss", "assigned.npy", "codes.npy", "lists.faiss"
 _PROGRESS = "progress.json"
 
@@ -119,11 +119,11 @@ class Building:
                     faiss.write_index(_learned(vectors_LD), str(self.folder / f".{TRAINED}"))
                     self._finish(TRAINED, 1)
             empty = faiss.read_index(str(self.folder / TRAINED))
-            coarse, quantiser = _in_groups(stored_vectors(faiss.downcast_index(empty.quantizer))), empty.pq
+            nearest, quantiser = _assignment(stored_vectors(faiss.downcast_index(empty.quantizer))), empty.pq
 
             def assign(rows: slice, into: list[NDArray[Any]]) -> None:
                 block = padded(as_array(vectors_LD[rows]))
-                into[0][rows] = coarse.search(block, 1)[1][:, 0]
+                into[0][rows] = nearest(block)
                 into[1][rows] = quantiser.compute_codes(block)
 
             num_rows = len(vectors_LD)
@@ -213,26 +213,26 @@ def _learned(vectors_LD: NDArray[Any]) -> Any:
     return lists
 
 
-def _in_groups(centres_CD: NDArray[np.float32]) -> Any:
-    """An index by which a vector finds the nearest centre: all of few centres, else those of the nearest groups."""
-    faiss = library()
+def _assignment(centres_CD: NDArray[np.float32]) -> Callable[[NDArray[np.float32]], NDArray[np.int64]]:
+    """What finds the centre of each vector: among all of few centres, else among those of the nearest groups."""
     number, dim = centres_CD.shape
-    found = faiss.IndexFlatIP(dim)
     if number >= TWO_LEVELS_FROM:
-        num_groups = 2 ** (int(math.log2(number)) // 2)
-        groups = faiss.IndexFlatIP(dim)
-        groups.add(_k_means(centres_CD, num_groups)[0])
-        found = faiss.IndexIVFFlat(groups, dim, num_groups, faiss.METRIC_INNER_PRODUCT)
-        found.is_trained, found.nprobe = True, min(GROUPS_COMPARED, num_groups)
-    found.add(centres_CD)
-    return found
+        return CentreGroups(centres_CD, _k_means(centres_CD, _num_parts(number))[0]).nearest
+    flat = library().IndexFlatIP(dim)
+    flat.add(centres_CD)
+    return lambda vectors_BD: flat.search(vectors_BD, 1)[1][:, 0]
+
+
+def _num_parts(number: int) -> int:
+    """Parts of so many centres: about as many as each has centres."""
+    return 1 << int(math.log2(number)) // 2
 
 
 def _centres(sample_SD: NDArray[np.float32], number: int) -> NDArray[np.float32]:
     """Unit vectors by spherical k-means, in two levels where there are many: k-means of all, then within each part."""
     if number < TWO_LEVELS_FROM:
         return _k_means(sample_SD, number)[0]
-    coarse, parts = _k_means(sample_SD, 2 ** (int(math.log2(number)) // 2))
+    coarse, parts = _k_means(sample_SD, _num_parts(number))
     sizes = np.bincount(parts, minlength=len(coarse))
     # Each part gets centres by its share of the sample, at least one, in sum as many as wanted.
     shares = np.maximum(1, np.floor(number * sizes / sizes.sum())).astype(np.int64)

@@ -90,7 +90,7 @@ def _all_small(labels: LabelBlocks, bits_L: Tensor | None) -> bool:
     if texts_BD.device.type != "cpu":
         return False
     highest = labels.scale.to(labels.dtype).abs() / LOG_2 * _max(torch.linalg.vector_norm(texts_BD, dim=1))
-    highest = highest * ranks.max_(_max(torch.linalg.vector_norm(labels.labels_LD, dim=1)))
+    highest = highest * ranks.max_(_max(torch.linalg.vector_norm(labels.labels_LD, dim=1, dtype=labels.dtype)))
     if bits_L is not None:
         highest = highest + ranks.max_(_max(bits_L.abs()))
     return bool(highest <= -math.log2(torch.finfo(texts_BD.dtype).tiny) / 2)

@@ -107,7 +107,7 @@ class LabelBlocks:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of texts, labels and scores."""
+        """Of texts and scores; labels may be stored in float16."""
         return self.texts_BD.dtype
 
     def split(self, pairs: Targets) -> tuple[Targets, list[Block]]:
@@ -120,7 +120,7 @@ class LabelBlocks:
         if unit not in self._scaled:
             self._scaled[unit] = self.texts_BD * (self.scale.to(self.dtype) / unit)
         scores_Bl = self._scores[:, : block.targets.shape[1]]
-        return torch.mm(self._scaled[unit], self.labels_LD[block.labels].T, out=scores_Bl)
+        return torch.mm(self._scaled[unit], self.labels_LD[block.labels].to(self.dtype).T, out=scores_Bl)
 
     def everywhere(self) -> Everywhere:
         """The pairs of all processes, sorted by process and label."""
@@ -198,17 +198,17 @@ def run_blocked(
     """
     labels = LabelBlocks(texts_BD, labels_LD, scale, targets, log_q_L=log_q_L, block_size=block_size, ranks=ranks)
     if len(texts_BD) == 0:
-        zeros_LD = torch.zeros_like(labels_LD) if sink is None else None
+        zeros_LD = texts_BD.new_zeros(labels_LD.shape) if sink is None else None
         return BlockedGrad(texts_BD.new_zeros(()), torch.zeros_like(texts_BD), zeros_LD, torch.zeros_like(scale))
     last_pass = loss(labels)
     scaled_BD = texts_BD * scale
     # Without the scale, which comes in once, at the end.
     grad_BD = torch.zeros_like(texts_BD)
-    grad_LD = torch.empty_like(labels_LD, memory_format=torch.contiguous_format) if sink is None else None
+    grad_LD = texts_BD.new_empty(labels_LD.shape) if sink is None else None
     for block in reversed(labels.blocks) if last_pass.is_reversed else labels.blocks:
         scores_Bl = labels.scores(block, last_pass.unit) if last_pass.needs_scores(block) else None
         grad_Bl = last_pass.gradient_(scores_Bl, block)
-        grad_BD.addmm_(grad_Bl, labels_LD[block.labels])
+        grad_BD.addmm_(grad_Bl, labels_LD[block.labels].to(labels.dtype))
         if grad_LD is not None:
             torch.mm(grad_Bl.T, scaled_BD, out=grad_LD[block.labels])
         elif sink is not None:
@@ -241,9 +241,10 @@ def _check_sides(texts_BD: Tensor, labels_LD: Tensor, scale: Tensor, targets: Ta
             f"there must be one row for each text and label of the targets, {num_texts} texts x {num_labels} labels, "
             f"but there are {len(texts_BD)} texts and {len(labels_LD)} labels"
         )
-    if texts_BD.dtype not in (torch.float32, torch.float64) or labels_LD.dtype != texts_BD.dtype:
+    is_half = labels_LD.dtype == torch.float16 and texts_BD.dtype == torch.float32
+    if texts_BD.dtype not in (torch.float32, torch.float64) or not (is_half or labels_LD.dtype == texts_BD.dtype):
         raise ValueError(
-            "texts and labels must both be float32 or both float64, "
+            "texts and labels must both be float32 or both float64, or labels float16 and texts float32, "
             f"but are {texts_BD.dtype} and {labels_LD.dtype}; call .float() first"
         )
     if scale.dim():

@@ -66,9 +66,11 @@ def build_network(
 def _classifiers(config: Config, labels: slice, dim: int, device: torch.device | str, file: Path | None) -> RowTable:
     """Classifiers of these labels; in a file, block by block, so that they are never all in memory."""
     number, width = labels.stop - labels.start, dim + _has_bias(config)
-    table = (
-        RowTable(torch.zeros(number, width, device=device)) if file is None else RowTable.mapped(file, number, width)
-    )
+    dtype = torch.float16 if config.train.classifier_numbers == "float16" else torch.float32
+    if file is None:
+        table = RowTable(torch.zeros(number, width, device=device, dtype=dtype))
+    else:
+        table = RowTable.mapped(file, number, width, dtype)
     for first in range(0, number, ROWS_AT_ONCE):
         rows = slice(first, min(first + ROWS_AT_ONCE, number))
         of_labels = slice(labels.start + rows.start, labels.start + rows.stop)

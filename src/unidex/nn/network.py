@@ -108,15 +108,15 @@ class Network(nn.Module):
     def all_classifiers(self) -> Tensor:
         """The current classifiers of all labels; classifiers of parts are made block by block."""
         assert self.classifiers is not None
-        weight = self.classifiers.weight
-        return weight if self.parts is None else self._make_classifiers(torch.empty_like(weight))
+        own = self.classifiers.rows(slice(None))
+        return own if self.parts is None else self._make_classifiers(torch.empty_like(own))
 
     @torch.no_grad()
     def _make_classifiers(self, into_LD: Tensor) -> Tensor:
         assert self.classifiers is not None
         for start in range(0, len(into_LD), BLOCK):
             ids = torch.arange(start, min(start + BLOCK, len(into_LD)), device=self.device)
-            into_LD[start : start + BLOCK] = self._of_parts(ids, self.classifiers.weight[start : start + BLOCK])
+            into_LD[start : start + BLOCK] = self._of_parts(ids, self.classifiers.rows(slice(start, start + BLOCK)))
         return into_LD
 
     def fold(self) -> None:
@@ -199,9 +199,9 @@ class Network(nn.Module):
     def _classifiers_of(self, rows: slice | NDArray[np.int64]) -> Tensor:
         assert self.classifiers is not None
         weight = self.classifiers.weight
-        ids = torch.arange(len(weight))[rows] if isinstance(rows, slice) else torch.from_numpy(rows)
+        ids = torch.arange(*rows.indices(len(weight))) if isinstance(rows, slice) else torch.from_numpy(rows)
         ids = ids.to(weight.device)
-        own = weight[rows] if isinstance(rows, slice) else weight.index_select(0, ids)
+        own = self.classifiers.rows(rows if isinstance(rows, slice) else ids)
         return own if self.parts is None else self._of_parts(ids, own)
 
     def arrays(self, precision: Precision) -> ArrayNetwork | None:

@@ -4,6 +4,9 @@ A step gathers the rows it needs into a small dense leaf, differentiates that, a
 The cost of a step does not depend on the number of rows. A table lives in memory, on a device, or in a file that is
 mapped (more rows than memory).
 
+A table of float16 takes half the room. Steps compute in float32, and rows that are written back are rounded up or down
+at random (`rounded_at_random`), so that changes smaller than the distance of two float16 numbers are not lost.
+
 Shapes: R rows in the table, U rows of a step, D dimensions.
 """
 
@@ -37,15 +40,15 @@ class RowTable:
         self._room: Tensor | None = None  # the weights are its first rows and grow into the rest
 
     @classmethod
-    def mapped(cls, file: Path, num_rows: int, dim: int) -> RowTable:
+    def mapped(cls, file: Path, num_rows: int, dim: int, dtype: torch.dtype = torch.float32) -> RowTable:
         """A table in a file; the system reads and writes its pages as they are used."""
-        table = cls(_mapped(file, num_rows, dim))
+        table = cls(_mapped(file, num_rows, dim, dtype))
         table.file = file
         return table
 
     def move_to(self, file: Path) -> None:
         """Move a table from memory to a file."""
-        weight = _mapped(file, self.num_rows, self.dim)
+        weight = _mapped(file, self.num_rows, self.dim, self.weight.dtype)
         self.weight = weight.copy_(self.weight)
         self.file = file
 
@@ -53,11 +56,20 @@ class RowTable:
         """State of an optimiser, one number per weight unless ``dim`` per row, stored where the table is."""
         dim = self.dim if dim is None else dim
         if self.file is None:
-            return self.weight.new_zeros(self.num_rows, dim)
+            return self.weight.new_zeros(self.num_rows, dim, dtype=self._dtype)
         file = self.file.with_name(f"{self.file.name}.{what}")
         # A new file: the optimiser of the phase before has the old one mapped, and its state is still to be taken over.
         file.unlink(missing_ok=True)
-        return _mapped(file, self.num_rows, dim).zero_()
+        return _mapped(file, self.num_rows, dim, self._dtype).zero_()
+
+    @property
+    def _is_half(self) -> bool:
+        return self.weight.dtype == torch.float16
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """Of rows in a step, and of the state of an optimiser."""
+        return torch.float32 if self._is_half else self.weight.dtype
 
     @property
     def num_rows(self) -> int:
@@ -71,11 +83,23 @@ class RowTable:
 
     def gather(self, ids_U: Tensor) -> Tensor:
         """A copy of these rows as a leaf that wants a gradient. ``ids_U`` must not repeat an id."""
-        return self.weight.index_select(0, ids_U).requires_grad_()
+        return self.rows(ids_U).requires_grad_()
+
+    def rows(self, ids: Tensor | slice) -> Tensor:
+        """These rows as steps and searches compute with them; neighbouring rows are a copy if they are float16."""
+        found = self.weight[ids] if isinstance(ids, slice) else self.weight.index_select(0, ids)
+        return found.to(self._dtype)
+
+    def subtract(self, ids_U: Tensor, moves_UD: Tensor) -> None:
+        """Subtract from these rows. Rows of float16 are rounded at random, by torch's own generator."""
+        if self._is_half:
+            self.weight.index_copy_(0, ids_U, rounded_at_random(self.rows(ids_U).sub_(moves_UD)))
+        else:
+            self.weight.index_add_(0, ids_U, moves_UD, alpha=-1)
 
     def gradient_leaf(self, num: int) -> Tensor:
         """A leaf for the gradient of so many rows that a step reads in the table itself; it holds no values."""
-        return self.weight.new_zeros(()).expand(num, self.dim).requires_grad_()
+        return self.weight.new_zeros((), dtype=self._dtype).expand(num, self.dim).requires_grad_()
 
     def grow(self, rows: Tensor) -> None:
         """Append rows. Where there is no room the table is copied, with room for an eighth more.
@@ -122,7 +146,7 @@ class RowOptimiser(ABC):
         moves_UD = self._move_(rows_UD.grad, ids_U, lr)
         if self.decay:
             self._add_decay_(moves_UD, ids_U, lr * self.decay)
-        self.table.weight.index_add_(0, ids_U, moves_UD, alpha=-1)
+        self.table.subtract(ids_U, moves_UD)
 
     def _add_decay_(self, moves_UD: Tensor, ids_U: Tensor, share: float) -> None:
         """Add a share of the rows, without their bias, to what is subtracted from them or to their gradient."""
@@ -233,7 +257,7 @@ def _merged(parts: list[Touched]) -> Touched:
     table = parts[0].table
     ids = torch.unique(torch.cat([part.ids for part in parts]))
     rows = table.gradient_leaf(len(ids))
-    rows.grad = table.weight.new_zeros(rows.shape)
+    rows.grad = rows.new_zeros(rows.shape)
     for part in parts:
         if part.rows.grad is not None:
             # Ids ascend, so that places are found by halving.
@@ -241,10 +265,30 @@ def _merged(parts: list[Touched]) -> Touched:
     return Touched(table, ids, rows)
 
 
-def _mapped(file: Path, num_rows: int, dim: int) -> Tensor:
+def rounded_at_random(values: Tensor) -> Tensor:
+    """Values in float16, each rounded up or down with such odds that its mean is the value itself.
+
+    The distance of neighbours is 2^-10 of the power of two below a value, and never below 2^-24.
+
+    >>> step = 2.0**-11
+    >>> sorted(rounded_at_random(torch.full((100,), 0.5 + step / 4)).unique().tolist()) == [0.5, 0.5 + step]
+    True
+    """
+    exponents = torch.frexp(values).exponent
+    distances = torch.ldexp(torch.ones_like(values), (exponents - 11).clamp_(min=-24))
+    # Of 13 bits, as many as a quotient has behind the point: longer ones would carry whole numbers to the next.
+    draws = torch.rand_like(values).mul_(1 << 13).floor_().div_(1 << 13)
+    steps = values.div(distances).add_(draws).floor_()
+    return steps.mul_(distances).clamp_(-_MAX_HALF, _MAX_HALF).half()
+
+
+_MAX_HALF = torch.finfo(torch.float16).max
+
+
+def _mapped(file: Path, num_rows: int, dim: int, dtype: torch.dtype) -> Tensor:
     size = num_rows * dim
     with writing(file), file.open("ab") as out:
         # The system kills a process that writes to a page for which a full disk has no room: reserve all of it.
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(out.fileno(), 0, max(1, 4 * size))
-    return torch.from_file(str(file), shared=True, size=size, dtype=torch.float32).view(num_rows, dim)
+            os.posix_fallocate(out.fileno(), 0, max(1, dtype.itemsize * size))
+    return torch.from_file(str(file), shared=True, size=size, dtype=dtype).view(num_rows, dim)

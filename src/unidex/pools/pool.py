@@ -195,9 +195,12 @@ def log_inclusion(positives: sparse.csr_array, batch_size: int, num_positives: i
     share = min(1.0, batch_size / num_texts)
     missing = np.log1p(-np.minimum(share * np.repeat(chance, sizes), 1 - 1e-6))
     log_missing = np.bincount(positives.indices, weights=missing, minlength=num_labels)
-    inclusion = -np.expm1(log_missing)
+    # In place: there is one number per label.
+    inclusion = np.expm1(log_missing, out=log_missing)
+    np.negative(inclusion, out=inclusion)
     lowest = inclusion[inclusion > 0].min(initial=1.0)
-    log_q: NDArray[np.float32] = np.log(np.maximum(inclusion, lowest)).astype(np.float32)
+    np.maximum(inclusion, lowest, out=inclusion)
+    log_q: NDArray[np.float32] = np.log(inclusion, out=inclusion).astype(np.float32)
     return log_q
 
 

@@ -130,7 +130,7 @@ class Optimisers:
         anywhere[used.ids] = 1
         ids = self.processes.max_(anywhere).nonzero().squeeze(1)
         rows = used.table.gradient_leaf(len(ids))
-        gradient = used.table.weight.new_zeros(rows.shape)
+        gradient = rows.new_zeros(rows.shape)
         if used.rows.grad is not None:
             gradient.index_copy_(0, torch.searchsorted(ids, used.ids), used.rows.grad)
         rows.grad = self.processes.sum_(gradient)

@@ -160,15 +160,23 @@ class _Terms:
 
     @property
     def tables(self) -> int:
-        """F D for each encoder, L D for the classifiers."""
-        encoders = 1 + self.config.heads.separate_encoders
-        classifiers = NUMBER * self.own_labels * self.dim * int(self.config.heads.classifier)
-        return self.encoder_table * encoders + classifiers
+        """F D for each encoder, L D for the classifiers, perhaps in half precision."""
+        number = 2 if self.config.train.classifier_numbers == "float16" else NUMBER
+        return self._encoder_tables + number * self._classifier_weights
+
+    @property
+    def _encoder_tables(self) -> int:
+        return self.encoder_table * (1 + self.config.heads.separate_encoders)
+
+    @property
+    def _classifier_weights(self) -> int:
+        return self.own_labels * self.dim * int(self.config.heads.classifier)
 
     @property
     def table_state(self) -> int:
-        """Adam has two numbers per weight, momentum one, Adagrad none."""
-        return self.tables * {"adam": 2, "sgd": 1, "adagrad": 0}[self.config.train.row_optimiser]
+        """Adam has two numbers per weight, momentum one, Adagrad none; all in single precision."""
+        weights = self._encoder_tables + NUMBER * self._classifier_weights
+        return weights * {"adam": 2, "sgd": 1, "adagrad": 0}[self.config.train.row_optimiser]
 
     @property
     def row_state(self) -> int:

@@ -498,6 +498,16 @@ def test_of_very_many_texts_evenly_spread_ones_are_counted(monkeypatch):
     assert few.vocabulary.num_texts == 8
 
 
+def test_packed_texts_have_the_fingerprint_of_the_same_strings(monkeypatch):
+    monkeypatch.setattr("unidex.features.cache._BATCH", 3)
+    features = FeatureExtractor.fit(TEXTS, LABELS, settings_with())
+    texts = [*TEXTS, "", "caf\u00e9", ""]
+    packed = Texts.of(texts)
+    assert fingerprint(features, packed) == fingerprint(features, texts)
+    assert fingerprint(features, packed[1::2]) == fingerprint(features, texts[1::2])
+    assert fingerprint(features, packed.take([3, 0, 2])) == fingerprint(features, [texts[row] for row in (3, 0, 2)])
+
+
 def test_subwords_alone_count_as_often_as_they_occur():
     texts = ["low lower lowest low", "new newer newest", "low new low new low", ""]
     alone = {"words": False, "parts": False, "bigrams": False, "subwords": True, "sublinear_tf": False}

@@ -33,6 +33,15 @@ def test_the_share_of_known_words(words, text, known):
     assert words.shares([text]).known_N[0] == known
 
 
+def test_of_very_many_labels_the_words_of_evenly_spread_ones_are_known(monkeypatch):
+    features = FeatureExtractor.fit(TEXTS, [], Features(num_buckets=0))
+    labels = [f"label{number}" for number in range(20)]
+    monkeypatch.setattr("unidex.features.extractor.MAX_COUNTED", 7)
+    words = KnownWords(features, labels)
+    assert words.label_keys.tolist() == KnownWords(features, labels[::3]).label_keys.tolist()
+    assert len(words.label_keys) == 7
+
+
 def test_familiarity_counts_ngrams_of_unknown_words_and_rare_words_more(words):
     familiar = words.shares(["red", "printerish", "qwertz", "and qwertz", "red hat qwertz"]).familiarity_N
     assert familiar[0] == 1
