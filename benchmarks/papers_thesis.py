@@ -35,7 +35,8 @@ def _systems() -> tuple[Row, ...]:
 
 
 _GAINS = tuple(
-    Ordering(f"Gandalf helps {name}, at equal steps", metric, f"{name} + Gandalf, equal steps", name)
+    Ordering(f"Gandalf helps {name}, {what}", metric, name + added, name)
+    for what, added in (("at equal steps", " + Gandalf, equal steps"), ("as many epochs", " + Gandalf"))
     for name in ("astec", "decaf", "eclare", "inceptionxml", "inceptionxml-lf", "ngame + renee")
     for metric in ("P@1", "PSP@1")
 )
