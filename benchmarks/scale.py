@@ -110,6 +110,7 @@ def search_size(folder: Path) -> dict[str, Any]:
     """Search the index of a trained model; the result is recall, time, memory and disk."""
     from unidex.data.formats import read
     from unidex.index.exact import search_exact
+    from unidex.storage.mapped import map_privately
     from unidex.storage.resources import process_memory
     from unidex.verbs.models import load_model
 
@@ -124,7 +125,7 @@ def search_size(folder: Path) -> dict[str, Any]:
     found = index.search(queries, PLACES)
     query = (time.process_time() - started) / len(queries)
     memory = max(usage.highest, process_memory())
-    vectors = np.load(folder / "model" / "index" / "vectors.npy", mmap_mode="c")
+    vectors = map_privately(folder / "model" / "index" / "vectors.npy")
     wanted = search_exact(queries, vectors, PLACES)
     shared = [len(set(a) & set(b)) / PLACES for a, b in zip(found.ids.tolist(), wanted.ids.tolist(), strict=True)]
     disk = sum(file.stat().st_size for file in (folder / "model" / "index").iterdir())

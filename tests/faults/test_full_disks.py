@@ -16,6 +16,8 @@ from unidex.data.formats import WRITE_FORMATS
 from unidex.errors import UnidexError
 from unidex.model.model import Model
 from unidex.storage.disk_errors import DiskError
+from unidex.training import checkpoint
+from unidex.verbs.train import train
 
 FULL = r"cannot be written \((No space left on device|\d+ requested and \d+ written bytes)\); free space on the disk"
 
@@ -168,6 +170,30 @@ def test_a_table_of_weights_that_has_no_room_is_named_before_it_is_used(room):
     (room / "table").unlink()
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{room / 'table'}: cannot be written (No space left on device); free space")
+
+
+def test_a_checkpoint_without_room_is_named_and_the_run_resumes_from_the_one_before(files, tmp_path, monkeypatch):
+    settings = [*QUICK, "train.epochs=2", "train.checkpoint_every=4", "train.table_storage=file"]
+    wanted = train(files / "data", "unidec", settings=settings, out=tmp_path / "model")
+    save = checkpoint.save
+    with small_disk(tmp_path / "disk", 40 << 20) as disk:
+        out = disk / "out"
+
+        def filled(folder, step, *arguments):
+            if step == 8:
+                leave(disk, PAGE)
+            save(folder, step, *arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint, "save", filled)
+            with pytest.raises(DiskError, match=rf"{out}.training/training/checkpoint-8: {FULL}"):
+                train(files / "data", "unidec", settings=settings, out=out)
+        assert checkpoint.newest(disk / "out.training" / "training").name == "checkpoint-4"
+        (disk / "filler").unlink()
+        model = train(files / "data", "unidec", settings=settings, out=out, resume=True)
+        assert model.metrics["test"] == wanted.metrics["test"]
+        for name in ("encoder.safetensors", "index/vectors.npy"):
+            assert (out / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
 
 
 LIMITED = """

@@ -34,7 +34,7 @@ from unidex.index.exact import RowSource
 from unidex.index.faiss_library import as_array, library, stored_vectors, threads
 from unidex.storage.atomic import sync, write_text
 from unidex.storage.disk_errors import writing
-from unidex.storage.mapped import reserve
+from unidex.storage.mapped import map_privately, reserve
 
 ROWS_AT_ONCE = 1 << 16
 NUMBERS_PER_PIECE = 2  # numbers that share a code of 4 bits, which processors compare many at a time
@@ -172,8 +172,11 @@ class Building:
 
     def _mapped(self, wanted: dict[str, tuple[tuple[int, ...], Any]], mode: Literal["r+", "c"]) -> list[Any]:
         # No file of 0 bytes can be mapped.
+        def mapped(file: Path) -> NDArray[Any]:
+            return map_privately(file) if mode == "c" else np.lib.format.open_memmap(file, mode=mode)
+
         return [
-            np.lib.format.open_memmap(self.folder / name, mode=mode) if shape[0] else np.empty(shape, dtype)
+            mapped(self.folder / name) if shape[0] else np.empty(shape, dtype)
             for name, (shape, dtype) in wanted.items()
         ]
 

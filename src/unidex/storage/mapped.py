@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -50,6 +52,27 @@ def reserve(file: Path) -> None:
             os.close(descriptor)
 
 
+def map_privately(file: Path) -> NDArray[Any]:
+    """An array that ``numpy.save`` wrote, mapped copy-on-write: it may be written to, and the file stays as it is.
+
+    The system reserves no memory for it. numpy's own mode "c" lets it reserve as much as the file has bytes, which it
+    refuses for a file that is larger than the memory of the machine.
+    """
+    saved: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    if not isinstance(saved, np.memmap) or not saved.size or not hasattr(mmap, "MAP_PRIVATE"):
+        plain: NDArray[Any] = np.load(file, mmap_mode="c", allow_pickle=False)
+        return plain
+    with file.open("rb") as opened:
+        size, protection = saved.offset + saved.nbytes, mmap.PROT_READ | mmap.PROT_WRITE
+        pages = mmap.mmap(opened.fileno(), size, flags=mmap.MAP_PRIVATE | _NO_RESERVE, prot=protection)
+    order: Literal["C", "F"] = "C" if saved.flags.c_contiguous else "F"
+    return np.ndarray(saved.shape, saved.dtype, buffer=pages, offset=saved.offset, order=order)
+
+
+# Python names the flag from 3.13 on.
+_NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
+
+
 def load_tensors(file: Path, device: str = "cpu") -> dict[str, Tensor]:
     """The tensors of a safetensors file, mapped from the disk except `in_memory`."""
     # Later: data sets are read without torch.
@@ -88,8 +111,11 @@ def read_array(
 
     If it is missing, damaged or another array, a ValueError says so without the name of the file.
     """
+    maps = mode is not None and (always or _maps.get())
     try:
-        array = np.load(file, mmap_mode=mode if always or _maps.get() else None, allow_pickle=False)
+        array = np.load(file, mmap_mode="r" if maps else None, allow_pickle=False)
+        if maps and mode == "c":
+            array = map_privately(file)
     # A damaged header raises almost any error.
     except Exception as error:
         raise ValueError(f"a saved array cannot be read ({error})") from None
