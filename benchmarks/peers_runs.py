@@ -119,9 +119,20 @@ def measured(command: Sequence[str | Path], log: Path, variables: dict[str, str]
 class Bench:
     """All runs on one task. What an earlier call has finished in its folder is read, not run again."""
 
-    def __init__(self, source: str, text: str, keep: Path, *, num_threads: int, max_cpu_s: int | None = None) -> None:
+    def __init__(
+        self,
+        source: str,
+        text: str,
+        keep: Path,
+        *,
+        num_threads: int,
+        max_cpu_s: int | None = None,
+        only_predictions: bool = False,
+    ) -> None:
         name = Path(source).resolve().name
         self._max_cpu_s = max_cpu_s
+        # Without scores and without times of single texts.
+        self._only_predictions = only_predictions
         self.folder = keep.resolve() / f"{name}-{text}"
         threads = str(num_threads)
         self._variables = {
@@ -167,12 +178,21 @@ class Bench:
                 (*UNIDEX, "train", self.folder / "train", "--out", model, "--recipe", recipe, *options),
                 folder / "train",
             )
-            scores = self._run((*UNIDEX, "evaluate", model, self.data, "--json"), folder / "evaluate").output
+            scores = self._scores("evaluate", model, folder)
+            single = ("--single", "1") if self._only_predictions else ()
             times = self._run(
-                (sys.executable, HERE / "prediction_time.py", model, self.data, "--save", folder / PREDICTIONS),
+                (
+                    sys.executable,
+                    HERE / "prediction_time.py",
+                    model,
+                    self.data,
+                    "--save",
+                    folder / PREDICTIONS,
+                    *single,
+                ),
                 folder / "prediction_time",
             ).output
-            return unidex_row(title, used, json.loads(times), size_mb(model), json.loads(scores))
+            return unidex_row(title, used, json.loads(times), size_mb(model), scores)
 
         return self._kept(folder, run)
 
@@ -187,12 +207,20 @@ class Bench:
             data = self.folder / peer.features if peer.features else self.data
             self._run((python, peer.file(scripts), data, folder, *peer.arguments), folder / "run", peer.variables)
             predictions = (folder / f"{peer.result}.npy").rename(folder / PREDICTIONS)
-            command = (*UNIDEX, "score", predictions, self.data, "--json")
-            scores = json.loads(self._run(command, folder / "score").output)
+            scores = self._scores("score", predictions, folder)
             record = read_record(folder / f"{peer.result}.json")
             return peer_row(peer.title, record, features, self.task.num_test, scores)
 
         return self._kept(folder, run)
+
+    def _scores(self, verb: str, scored: Path, folder: Path) -> dict[str, Any]:
+        """What a verb prints about a model or predictions; nothing where only predictions are wanted."""
+        if self._only_predictions:
+            return {}
+        found: dict[str, Any] = json.loads(
+            self._run((*UNIDEX, verb, scored, self.data, "--json"), folder / verb).output
+        )
+        return found
 
     def _tfidf(self, name: str, environments: Path, scripts: Path) -> dict[str, float]:
         """The features that most peers read, in a folder beside the data; the result is their CPU seconds."""

@@ -1,9 +1,10 @@
 """Where unidex stands on hard variants of data sets: one table over sets and cells, against the best of the peers.
 
 Run: python benchmarks/robustness.py FOLDER --peers ENVIRONMENTS --peers-scripts SCRIPTS [--sets MDNSeeAlso,hpo]
-     [--cells tenth,ids] [--systems pecos,bonsai,unidex] [--max-texts 50000] [--keep FOLDER] > table.md
+     [--cells tenth,ids] [--systems pecos,bonsai,unidex] [--max-texts 50000] [--max-test 3000] [--keep KEPT] > table.md
 FOLDER holds data sets in the raw XC format; hpo is built in. All sets, cells and systems unless given. ENVIRONMENTS and
-SCRIPTS are those of peers.py. --max-texts takes that many train texts at random first, and cells are made from these.
+SCRIPTS are those of peers.py. --max-texts takes that many train texts at random first, and cells are made from these;
+--max-test takes that many test texts.
 
 all         the data set as it is
 tenth       a tenth of the train texts
@@ -63,6 +64,7 @@ def main() -> None:
     parser.add_argument("--cells", type=names, default=list(CELLS))
     parser.add_argument("--systems", type=names, default=list(SYSTEMS))
     parser.add_argument("--max-texts", type=int, help="train texts to take of each set")
+    parser.add_argument("--max-test", type=int, help="test texts to take of each set")
     parser.add_argument("--peers", type=Path, help="the folder with one environment per peer")
     parser.add_argument("--peers-scripts", type=Path, help="the folder with the scripts that run the peers")
     parser.add_argument("--recipe", default="auto")
@@ -114,8 +116,9 @@ def run_cell(name: str, cell: str, chosen: argparse.Namespace, failed: list[str]
     text = "title+content" if has_contents and cell != "titles" else "title"
 
     def bench_of(kind: str) -> Bench:
-        source = made(original, kind, keep / "sets", chosen.max_texts)
-        return Bench(str(source), text, keep, num_threads=chosen.threads, max_cpu_s=math.ceil(60 * chosen.minutes))
+        source = made(original, kind, keep / "sets", chosen.max_texts, chosen.max_test)
+        max_cpu_s = math.ceil(60 * chosen.minutes)
+        return Bench(str(source), text, keep, num_threads=chosen.threads, max_cpu_s=max_cpu_s, only_predictions=True)
 
     ours = bench_of("all" if cell == "titles" else cell)
     # Peers do not read label texts.
@@ -235,24 +238,28 @@ def found_source(name: str, folder: Path, target: Path) -> Path:
     return source
 
 
-def made(source: Path, cell: str, target: Path, max_texts: int | None) -> Path:
+def made(source: Path, cell: str, target: Path, max_texts: int | None, max_test: int | None = None) -> Path:
     """The folder of the data set of a cell, written where it is not there yet."""
-    if cell == "all" and max_texts is None:
+    if cell == "all" and max_texts is None and max_test is None:
         return source
-    result = target / ".".join([source.name, cell, *([] if max_texts is None else [str(max_texts)])])
+    sizes = (("", max_texts), ("test", max_test))
+    result = target / ".".join([source.name, cell, *(f"{kind}{size}" for kind, size in sizes if size is not None)])
     if not result.exists():
         part = result.with_name(f"{result.name}.part")
         shutil.rmtree(part, ignore_errors=True)
-        write_cell(source, part, cell, max_texts)
+        write_cell(source, part, cell, max_texts, max_test)
         part.rename(result)
     return result
 
 
-def write_cell(source: Path, target: Path, cell: str, max_texts: int | None) -> None:
+def write_cell(source: Path, target: Path, cell: str, max_texts: int | None, max_test: int | None) -> None:
     """A variant of a data set in the raw XC format; the same for the same data set."""
     rng = np.random.default_rng(0)
     target.mkdir(parents=True)
     train, test, labels = (rows(source / f"{split}.json.gz") for split in ("trn", "tst", "lbl"))
+    # A generator of its own, so that all cells have the same test texts.
+    tested = np.sort(np.random.default_rng(1).permutation(len(test))[:max_test])
+    test = [test[row] for row in tested.tolist()]
     chosen = np.sort(rng.permutation(len(train))[:max_texts])
     if cell in _SHARES:
         chosen = np.sort(rng.permutation(chosen)[: max(round(_SHARES[cell] * len(chosen)), 1)])
@@ -270,14 +277,20 @@ def write_cell(source: Path, target: Path, cell: str, max_texts: int | None) -> 
     for split, written in (("trn", train), ("tst", test), ("lbl", labels)):
         with gzip.open(target / f"{split}.json.gz", "wt", compresslevel=1) as file:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in written)
-    if (source / "filter_labels_test.txt").exists():
-        shutil.copy(source / "filter_labels_test.txt", target)
-        pairs = defaultdict(list)
-        for line in (source / "filter_labels_train.txt").read_text().splitlines():
-            row, label = map(int, line.split())
-            pairs[row].append(label)
-        lines = [f"{new} {label}\n" for new, old in enumerate(chosen.tolist()) for label in pairs[old]]
-        (target / "filter_labels_train.txt").write_text("".join(lines))
+    for split, kept in (("train", chosen), ("test", tested)):
+        write_pairs(source / f"filter_labels_{split}.txt", target, kept)
+
+
+def write_pairs(source: Path, target: Path, kept: NDArray[np.int64]) -> None:
+    """The filter pairs of the texts that are kept, with their new rows."""
+    if not source.exists():
+        return
+    pairs = defaultdict(list)
+    for line in source.read_text().splitlines():
+        row, label = map(int, line.split())
+        pairs[row].append(label)
+    lines = [f"{new} {label}\n" for new, old in enumerate(kept.tolist()) for label in pairs[old]]
+    (target / source.name).write_text("".join(lines))
 
 
 def with_one_label(row: RawRow, rng: np.random.Generator) -> RawRow:

@@ -46,8 +46,8 @@ def shops(tmp_path):
     return shop.parent
 
 
-def cell(shops, name, max_texts=None):
-    return robustness.made(shops / "shop", name, shops.parent / "cells", max_texts)
+def cell(shops, name, max_texts=None, max_test=None):
+    return robustness.made(shops / "shop", name, shops.parent / "cells", max_texts, max_test)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,17 @@ def test_texts_of_a_cell_keep_their_labels_and_filter_pairs(shops, name, max_tex
         labels = {n % NUM_LABELS, (n + 1) % NUM_LABELS}
         assert set(made.train.positives[[row]].indices.tolist()) == labels
         assert made.train.filter_pairs[[row]].indices.tolist() == [(n + 3) % NUM_LABELS]
+
+
+def test_cells_have_the_same_of_the_drawn_test_texts(shops):
+    cells = [read(str(cell(shops, name, max_test=5))) for name in ("all", "tenth", "single")]
+    numbers = [int(text.split()[2]) for text in cells[0].test.texts]
+    assert len(set(numbers)) == 5
+    assert numbers != list(range(5))
+    for made in cells:
+        assert list(made.test.texts) == list(cells[0].test.texts)
+        assert made.test.filter_pairs.indices.tolist() == [(n + 3) % NUM_LABELS for n in numbers]
+    assert len(cells[0].train) == NUM_TRAIN
 
 
 def test_one_label_per_text_in_train_and_test(shops):
