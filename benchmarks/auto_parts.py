@@ -3,6 +3,7 @@
 Run: python benchmarks/auto_parts.py DATA [--text title] [--only "NAME;NAME"] [--seeds 3] [--judge train] > table.md
 Each row is one whole training run per seed, scored on test with the filter files: the mean over the seeds and, with
 several, their standard deviation. CPU seconds are of a run from reading to the finished model, start-up apart.
+What single features of the ranker are worth, `ranker_trials.py` tells.
 --judge train takes a part of the train texts in the place of test, as is right for whatever may become a default.
 
 LEVER here: the classifier's probabilities in a pool are drawn to the dual encoder's, with a weight of 0.3.
@@ -22,8 +23,6 @@ from judged_part import with_judged_part
 from unidex.data.dataset import Split
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
-from unidex.scoring import boosted_trees
-from unidex.training import ranker_fit
 from unidex.training.shared_pool import CLASSIFIER, SharedPool
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.train import train
@@ -35,9 +34,6 @@ VARIANTS = {
     "without character n-grams": ["features.chars=false"],
     "n-grams of 3 to 5 characters": ["features.chars_max=5"],
     "weighted sum, no ranker": ["predict.rank=sum"],
-    "ranker without shared words": [],
-    "ranker without the kNN part": [],
-    "ranker without gaps and places": [],
     "favour accuracy": ["predict.favour=accuracy"],
     "favour rare": ["predict.favour=rare"],
     "without neighbours": ["predict.choose_knn=false"],
@@ -53,12 +49,6 @@ VARIANTS = {
     "a fifth held out": ["train.validation=0.2"],
     "classifiers with label words": ['heads.classifier_parts=["free","text"]'],
     "soft targets of the dual encoder (LEVER)": [],
-}
-# Features that the ranker of a variant does not read.
-LEFT_OUT = {
-    "ranker without shared words": ("word_", "char_", "label_length", "text_length"),
-    "ranker without the kNN part": ("knn", "nearest_text"),
-    "ranker without gaps and places": ("_gap", "_place"),
 }
 LEVER, LEVER_WEIGHT = "soft targets of the dual encoder (LEVER)", 0.3
 COLUMNS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
@@ -107,12 +97,6 @@ def main() -> None:
         print(name, file=sys.stderr)
         # One thing at a time: what is tried beside the recipe is switched off unless it is the variant.
         settings = ["pool.try_hard_negatives=0", "augment.method=none", *VARIANTS[name]]
-        left_out = LEFT_OUT.get(name, ())
-        ranker_fit.feature_names = lambda layout, parts=left_out, **more: tuple(
-            feature
-            for feature in boosted_trees.feature_names(layout, **more)
-            if not any(part in feature for part in parts)
-        )
         rows = []
         for seed in range(arguments.seeds):
             started = time.process_time()

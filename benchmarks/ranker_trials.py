@@ -1,24 +1,28 @@
-"""What could make the learned ranker of `auto` better: more features, other trees, judged on a part of train.
+"""What the parts of the learned ranker of `auto` bring, and what could make it better, judged on a part of train.
 
-Run: python benchmarks/ranker_trials.py DATA [--text title] [--max-texts 10000] [--fits 3] [--only "NAME;NAME"]
-`auto` is trained once, without trials. Its candidates for the held-out texts and for the judged ones are kept, and each
-row is a ranker that is fitted to the former: the mean over fits with several seeds of LightGBM, and the difference from
-the first row. The spread of the fits is the standard deviation of P@1.
+Run: python benchmarks/ranker_trials.py DATA [--text title] [--max-texts 10000] [--seeds 1] [--only "NAME;..."]
+`auto` is trained once per seed, without trials. Its candidates for the held-out texts and for the judged ones are kept,
+and each row is a ranker that is fitted to the former: the mean over trainings and over fits with several seeds of
+LightGBM, and the difference from the first row. With several trainings each difference has its standard deviation over
+them; with one, the last column is the standard deviation of P@1 over the fits.
 
-free trees       trees that may follow the held-out texts in any direction, as before there were monotone constraints
-three fits       the mean of three such rankers
-centroids        cosine with the mean vector of the label's train texts, by either head
-prototypes       the same with the label's own vectors, which count as three texts
-CSLS             twice the score of a head minus the mean of the label's ten highest scores for train texts
-ridge            one-vs-rest ridge regression on the vectors of both heads
-more neighbours  kNN scores of 200 train texts
+weighted sum         no ranker: the heads, the kNN part and the label prior with the weights that were chosen
+without ...          a ranker that neither reads these features nor gets the candidates that this part finds
+free trees           trees that may follow the held-out texts in any direction, without monotone constraints
+three fits           the mean of three such rankers
+three small fits     the mean of three rankers with a third of the trees each, at three times the learning rate
+centroids            cosine with the mean vector of the label's train texts, by either head
+prototypes           the same with the label's own vectors, which count as three texts
+CSLS                 twice the score of a head minus the mean of the label's ten highest scores for train texts
+ridge                one-vs-rest ridge regression on the vectors of both heads
+more neighbours      kNN scores of 200 train texts
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -33,8 +37,9 @@ from unidex.data.read_options import ReadOptions
 from unidex.metrics.evaluation import places_needed
 from unidex.scoring import boosted_trees
 from unidex.scoring.boosted_trees import BoostedTrees, BoostedTreesRanker, feature_names
+from unidex.scoring.label_matches import MATCHES
 from unidex.scoring.queries import Queries
-from unidex.scoring.rankers import Candidates, Features, Rarity
+from unidex.scoring.rankers import CandidateCounts, Candidates, Features, Rarity, WeightedSum
 from unidex.scoring.ranking_features import _gap, _place
 from unidex.scoring.scorer import Scorer
 from unidex.sparse_rows import contains, values_at
@@ -50,6 +55,31 @@ Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
+class Part:
+    """A part of the ranker that a row leaves out: candidates that it finds, features whose names have these words."""
+
+    words: tuple[str, ...] = ()
+    counts: CandidateCounts = BoostedTreesRanker.counts
+
+    def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The features that are left."""
+        return tuple(name for name in names if not any(word in name for word in self.words))
+
+
+NO_PART = Part()
+PARTS = {
+    "without the kNN part": Part(("knn", "nearest_text"), replace(BoostedTreesRanker.counts, knn=0)),
+    "without label matches": Part(MATCHES, replace(BoostedTreesRanker.counts, matches=0)),
+    "without shared words": Part(("word_",)),
+    "without shared characters": Part(("char_",)),
+    "without shared words, characters, lengths, matches": Part(
+        ("word_", "char_", "_length", *MATCHES), replace(BoostedTreesRanker.counts, lexical=0, matches=0)
+    ),
+    "without gaps and places": Part(("_gap", "_place")),
+}
+
+
+@dataclass(frozen=True)
 class Pairs:
     """Texts, their candidates, and the vectors that features are made of."""
 
@@ -60,10 +90,12 @@ class Pairs:
     heads: dict[str, tuple[slice, Array]]  # columns of a head, and its vectors of the labels
 
     @classmethod
-    def of(cls, scorer: Scorer, queries: Queries, train_vectors: Array, positives: sparse.csr_array) -> Pairs:
-        """The candidates of texts by a scorer, whose kNN part has these train texts."""
+    def of(
+        cls, scorer: Scorer, queries: Queries, train_vectors: Array, positives: sparse.csr_array, without: Part
+    ) -> Pairs:
+        """The candidates of texts by a scorer, whose kNN part has these train texts, without a part of the ranker."""
         layout = scorer.layout
-        found = scorer.candidates(queries, BoostedTreesRanker.counts, feature_names(layout))
+        found = scorer.candidates(queries, without.counts, (*without.names(feature_names(layout)), "label_prior"))
         rows = scorer.index.vectors(np.arange(scorer.index.num_ids))
         columns = {"dual": slice(0, layout.dual), "classifier": slice(layout.dual, layout.num_head_columns)}
         heads = {head: (columns[head], layout.vectors_of(rows, head)) for head in layout.heads}
@@ -146,42 +178,53 @@ FEATURES: dict[str, Callable[[Pairs], dict[str, Array]]] = {
     "ridge": ridge,
     "more neighbours": more_neighbours,
 }
-ROWS = ("auto", "free trees", "three fits", *FEATURES)
+ROWS = ("auto", "weighted sum", *PARTS, "free trees", "three fits", "three small fits", *FEATURES)
 
 
 @dataclass(frozen=True)
 class Judge:
     """Fits rankers to held-out pairs and scores them on judged ones."""
 
-    held_out: Pairs
-    hits: NDArray[np.bool_]
-    counts: NDArray[np.bool_]
-    judged: Pairs
+    split: Split
+    held_out: Callable[[Part], Pairs]
+    judged: Callable[[Part], Pairs]
     metrics: Callable[[TopK], dict[str, float]]
     rarity: Rarity
+    weighted_sum: WeightedSum
 
     def row(self, name: str, num_fits: int) -> NDArray[np.float64]:
         """The metrics of each fit."""
-        more = FEATURES.get(name)
-        fitted_to = self.held_out.candidates.features | (more(self.held_out) if more else {})
-        asked = self.judged.candidates.features | (more(self.judged) if more else {})
-        size = 3 if name == "three fits" else 1
-        logits = [self._logits(fitted_to, asked, seed, is_free=name == "free trees") for seed in range(num_fits * size)]
+        part, more = PARTS.get(name, NO_PART), FEATURES.get(name)
+        held_out, judged = self.held_out(part), self.judged(part)
+        asked = judged.candidates.features
+        if name == "weighted sum":
+            return np.array([self._scored(judged, self.weighted_sum.scores(asked))])
+        fitted_to = part.names(tuple(name for name in asked if name != "label_prior"))
+        features = [{name: some.candidates.features[name] for name in fitted_to} for some in (held_out, judged)]
+        if more:
+            features = [found | more(some) for found, some in zip(features, (held_out, judged), strict=True)]
+        size = 3 if name in ("three fits", "three small fits") else 1
+        logits = [self._logits(held_out, *features, seed, name) for seed in range(num_fits * size)]
         means = [np.mean(logits[start : start + size], axis=0) for start in range(0, len(logits), size)]
-        return np.array([self._scored(mean, asked) for mean in means])
+        rare = self.rarity(asked["frequency"])
+        return np.array([self._scored(judged, -np.logaddexp(0, -mean) + rare) for mean in means])
 
-    def _logits(self, fitted_to: Features, asked: Features, seed: int, *, is_free: bool) -> NDArray[np.float64]:
-        features = {name: values[self.counts] for name, values in fitted_to.items()}
-        settings = boosted_trees._SETTINGS | {"seed": seed} | ({"feature_fraction": 0.5} if is_free else {})
+    def _logits(self, held_out: Pairs, known: Features, asked: Features, seed: int, name: str) -> NDArray[np.float64]:
+        ids = held_out.candidates.ids_NK
+        counts = (ids >= 0) & ~contains(self.split.filter_pairs, ids)
+        settings, is_free, is_small = boosted_trees._SETTINGS | {"seed": seed}, name == "free trees", "small" in name
+        settings |= {"feature_fraction": 0.5} if is_free else {}
+        settings |= {"learning_rate": 3 * settings["learning_rate"]} if is_small else {}
+        trees = boosted_trees._NUM_TREES // (3 if is_small else 1)
         direction = (lambda name: 0) if is_free else boosted_trees._direction
-        with mock.patch.multiple(boosted_trees, _SETTINGS=settings, _direction=direction):
-            fitted = BoostedTrees.fit(features, self.hits[self.counts], self.rarity)
+        with mock.patch.multiple(boosted_trees, _SETTINGS=settings, _direction=direction, _NUM_TREES=trees):
+            some = {name: values[counts] for name, values in known.items()}
+            fitted = BoostedTrees.fit(some, contains(self.split.positives, ids)[counts], self.rarity)
         columns = boosted_trees._columns(asked, fitted.names)
-        return fitted.tree_scores(columns).reshape(self.judged.candidates.ids_NK.shape)
+        return fitted.tree_scores(columns).reshape(next(iter(asked.values())).shape)
 
-    def _scored(self, logits: NDArray[np.float64], asked: Features) -> list[float]:
-        ids = self.judged.candidates.ids_NK
-        scores = -np.logaddexp(0, -logits) + self.rarity(asked["frequency"])
+    def _scored(self, judged: Pairs, scores: NDArray[Any]) -> list[float]:
+        ids = judged.candidates.ids_NK
         found = self.metrics(TopK.rank(ids, np.where(ids >= 0, scores, -np.inf).astype(np.float32)))
         return [found[column] for column in COLUMNS]
 
@@ -208,20 +251,23 @@ def judge_of(dataset: Any, seed: int) -> Judge:
         mock.patch.object(validation.Validation, "_train_vectors", keeping_vectors),
     ):
         model = train(dataset.with_test(Split.empty(dataset.num_labels)), "auto", settings=settings, seed=seed)
-    held_out = Pairs.of(kept["scorer"], kept["queries"], kept["vectors"], kept["positives"])
     texts = list(dataset.train.texts)
     vectors = np.concatenate([np.asarray(model.scorer.layout.knn_vectors(part)) for part in model.vector_blocks(texts)])
-    judged = Pairs.of(model.scorer, model.queries(list(dataset.test.texts)), vectors, dataset.train.positives)
-    ids, split = held_out.candidates.ids_NK, kept["split"]
+    queries, positives = model.queries(list(dataset.test.texts)), dataset.train.positives
     places = places_needed(dataset.test, 5)
 
     def metrics(found: TopK) -> dict[str, float]:
         about = (dataset.label_frequencies(), len(dataset.train), dataset.propensity)
         return score_places(found.first(places), dataset.test, *about).metrics
 
-    rarity = Rarity.of("balanced", len(dataset.train), dataset.propensity)
-    counts = (ids >= 0) & ~contains(split.filter_pairs, ids)
-    return Judge(held_out, contains(split.positives, ids), counts, judged, metrics, rarity)
+    return Judge(
+        kept["split"],
+        lambda part: Pairs.of(kept["scorer"], kept["queries"], kept["vectors"], kept["positives"], part),
+        lambda part: Pairs.of(model.scorer, queries, vectors, positives, part),
+        metrics,
+        Rarity.of("balanced", len(dataset.train), dataset.propensity),
+        WeightedSum.of(model.scorer.layout, model.scorer.layout.weights),
+    )
 
 
 def main() -> None:
@@ -230,22 +276,32 @@ def main() -> None:
     parser.add_argument("--text", default="title+content")
     parser.add_argument("--max-texts", type=int, help="train texts to take, the judged ones among them")
     parser.add_argument("--fits", type=int, default=3, help="number of seeds of LightGBM, from 0")
-    parser.add_argument("--seed", type=int, default=0, help="of the training")
+    parser.add_argument("--seeds", type=int, default=1, help="number of trainings, with seeds from 0")
     parser.add_argument(
         "--only", default="", help="names of rows, separated by semicolons; the first row is always there"
     )
     chosen = parser.parse_args()
     dataset = with_judged_part(read(chosen.data, ReadOptions(text=chosen.text)), chosen.max_texts)
-    judge = judge_of(dataset, chosen.seed)
     wanted = [name.strip() for name in chosen.only.split(";") if name.strip()] or ROWS
-    print(f"| {dataset.name} | {' | '.join(COLUMNS)} | spread |\n|---|{'---:|' * (len(COLUMNS) + 1)}", flush=True)
-    first = None
-    for name in dict.fromkeys((ROWS[0], *wanted)):
-        found = judge.row(name, chosen.fits)
-        means = found.mean(axis=0)
-        shown = [f"{mean:.2f}" for mean in means] if first is None else [f"{gain:+.2f}" for gain in means - first]
-        first = means if first is None else first
-        print(f"| {name} | {' | '.join(shown)} | {found[:, 0].std():.2f} |", flush=True)
+    rows = dict.fromkeys((ROWS[0], *wanted))
+    # By row, one array per training: fits x metrics.
+    found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in rows}
+    for seed in range(chosen.seeds):
+        judge = judge_of(dataset, seed)
+        for name in rows:
+            found[name].append(judge.row(name, chosen.fits))
+    print(f"| {dataset.name} | {' | '.join(COLUMNS)} |", "spread |" if chosen.seeds == 1 else "")
+    print(f"|---|{'---:|' * (len(COLUMNS) + (chosen.seeds == 1))}")
+    first = np.array([fits.mean(axis=0) for fits in found[ROWS[0]]])
+    for name, trainings in found.items():
+        is_first = name == ROWS[0]
+        gains = np.array([fits.mean(axis=0) for fits in trainings]) - (0 if is_first else first)
+        shown = [f"{mean:.2f}" if is_first else f"{mean:+.2f}" for mean in gains.mean(axis=0)]
+        if chosen.seeds == 1:
+            shown.append(f"{trainings[0][:, 0].std():.2f}")
+        else:
+            shown = [f"{mean} ± {one:.2f}" for mean, one in zip(shown, gains.std(axis=0, ddof=1), strict=True)]
+        print(f"| {name} | {' | '.join(shown)} |", flush=True)
 
 
 if __name__ == "__main__":
