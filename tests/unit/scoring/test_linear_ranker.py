@@ -30,7 +30,8 @@ def candidates(num_texts, seed=0, num_candidates=12):
 def objective(weights_F, features, hits, counts):
     """What the fit minimises, one text after the other."""
     names = list(PRIOR.weights)
-    total = 0.5 * np.sum((weights_F - list(PRIOR.weights.values())) ** 2)
+    factors_F = weights_F / list(PRIOR.weights.values())
+    total = 0.5 * np.sum((factors_F - factors_F.mean()) ** 2) + 0.5 * ((factors_F.mean() - 1) / 3) ** 2
     for text in range(len(hits)):
         there = counts[text]
         right = hits[text] & there
@@ -66,6 +67,15 @@ def test_more_texts_take_the_weights_further_from_the_prior():
     features, hits, _ = candidates(100, seed=2)
     best = PRIOR.fit(*candidates(40)).ranker(LAYOUT).scores(features).argmax(axis=1)
     assert np.take_along_axis(hits, best[:, None], axis=1).mean() > 0.9
+
+
+def test_texts_that_any_scale_ranks_well_change_the_scale_more_than_the_ratios_of_weights():
+    features, _, counts = candidates(30)
+    scores = sum(weight * features[name] for name, weight in PRIOR.weights.items())
+    fitted = PRIOR.fit(features, scores == scores.max(axis=1, keepdims=True), counts)
+    factors = [fitted.weights[name] / weight for name, weight in PRIOR.weights.items()]
+    assert np.mean(factors) > 1.5
+    assert np.std(factors) < 0.2 * np.mean(factors)
 
 
 def test_texts_without_a_right_candidate_teach_nothing():

@@ -102,6 +102,34 @@ def test_nothing_is_tried_where_it_would_take_long(monkeypatch, caplog):
     assert list(plan_trials(topics(), load("auto"), 0)) == ["plain", "gandalf"]
 
 
+def test_label_texts_are_not_tried_where_there_are_many(monkeypatch, caplog):
+    monkeypatch.setattr(trying, "_MAX_LABELS", 23)
+    with caplog.at_level(logging.INFO):
+        assert list(plan_trials(topics(), load("auto"), 0)) == ["plain", "hard"]
+    assert "24 labels, and it takes too long above 23" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("num_known", "has_true_targets", "tried"),
+    [(3, False, "gandalf"), (4, False, "hard"), (4, True, "gandalf")],
+)
+def test_label_texts_are_not_tried_where_a_few_of_them_are_known_to_have_wrong_targets(
+    num_known, has_true_targets, tried
+):
+    data = topics()
+    positives, own = np.zeros((2, len(data.train), 24), dtype=bool)
+    rows = np.arange(len(data.train))
+    # Label n goes with label n + 10, so that 10 + n is the target of its text.
+    positives[rows, rows % 10] = positives[rows, rows % 10 + 10] = True
+    for text in range(num_known):
+        own[text, text] = True
+        positives[text] = False
+        positives[text, text + 10 if has_true_targets else 23] = True
+    train_split = Split.of(data.train.texts, sparse.csr_array(positives.astype(np.float32)), sparse.csr_array(own))
+    found = plan_trials(Dataset("own", data.labels, train_split), load("auto"), 0)
+    assert list(found) == ["plain", tried]
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
