@@ -110,33 +110,36 @@ class Building:
 
     def build(self, vectors_LD: NDArray[Any]) -> None:
         """Learn lists and codes, assign every vector, and write the lists."""
-        faiss = library()
-        # One thread: sums in another order may choose another code, and the same vectors must give the same index.
-        with threads(1):
-            if not self._done.get(TRAINED):
-                # Under a hidden name first: a file that was cut short is never taken for a whole one.
-                with writing(self.folder / TRAINED):
-                    faiss.write_index(_learned(vectors_LD), str(self.folder / f".{TRAINED}"))
-                    self._finish(TRAINED, 1)
-            empty = faiss.read_index(str(self.folder / TRAINED))
-            nearest, quantiser = _assignment(stored_vectors(faiss.downcast_index(empty.quantizer))), empty.pq
-
-            def assign(rows: slice, into: list[NDArray[Any]]) -> None:
-                block = padded(as_array(vectors_LD[rows]))
-                into[0][rows] = nearest(block)
-                into[1][rows] = quantiser.compute_codes(block)
-
-            num_rows = len(vectors_LD)
-            wanted: dict[str, tuple[tuple[int, ...], type[np.generic]]]
-            wanted = {ASSIGNED: ((num_rows,), np.int32), CODES: ((num_rows, empty.code_size), np.uint8)}
-            assigned_L, codes_LM = self._in_blocks("assigning vectors to lists", assign, wanted)
-            if not self._done.get(LISTS):
-                _fill(empty, assigned_L, codes_LM)
-                with writing(self.folder / LISTS):
-                    faiss.write_index(faiss.IndexIVFPQFastScan(empty), str(self.folder / f".{LISTS}"))
-                    self._finish(LISTS, 1)
+        if not self._done.get(LISTS):
+            # One thread: sums in another order may choose another code, and the same vectors must give the same index.
+            with threads(1):
+                self._write_lists(vectors_LD)
         for name in (ASSIGNED, CODES, TRAINED):
             (self.folder / name).unlink(missing_ok=True)
+
+    def _write_lists(self, vectors_LD: NDArray[Any]) -> None:
+        faiss = library()
+        if not self._done.get(TRAINED):
+            # Under a hidden name first: a file that was cut short is never taken for a whole one.
+            with writing(self.folder / TRAINED):
+                faiss.write_index(_learned(vectors_LD), str(self.folder / f".{TRAINED}"))
+                self._finish(TRAINED, 1)
+        empty = faiss.read_index(str(self.folder / TRAINED))
+        nearest, quantiser = _assignment(stored_vectors(faiss.downcast_index(empty.quantizer))), empty.pq
+
+        def assign(rows: slice, into: list[NDArray[Any]]) -> None:
+            block = padded(as_array(vectors_LD[rows]))
+            into[0][rows] = nearest(block)
+            into[1][rows] = quantiser.compute_codes(block)
+
+        num_rows = len(vectors_LD)
+        wanted: dict[str, tuple[tuple[int, ...], type[np.generic]]]
+        wanted = {ASSIGNED: ((num_rows,), np.int32), CODES: ((num_rows, empty.code_size), np.uint8)}
+        assigned_L, codes_LM = self._in_blocks("assigning vectors to lists", assign, wanted)
+        _fill(empty, assigned_L, codes_LM)
+        with writing(self.folder / LISTS):
+            faiss.write_index(faiss.IndexIVFPQFastScan(empty), str(self.folder / f".{LISTS}"))
+            self._finish(LISTS, 1)
 
     def _in_blocks(
         self,
@@ -151,8 +154,6 @@ class Building:
             for name, (shape, dtype) in wanted.items():
                 np.save(self.folder / name, np.empty(shape, dtype=dtype))
         done = min(self._done.get(name, 0) for name in names)
-        if self._done.get(LISTS) and names[0] != VECTORS:
-            return [np.empty(0)] * len(names)
         if num_rows and not done:
             for name, (shape, dtype) in wanted.items():
                 with writing(self.folder / name):

@@ -127,6 +127,15 @@ def test_a_killed_build_continues_and_gives_the_same_files(tmp_path, monkeypatch
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
 
+def test_a_run_that_was_killed_after_the_build_takes_the_index_as_it_is(tmp_path):
+    vectors = clustered(5_000, 8)
+    DiskIndex.build(vectors, folder=tmp_path)
+    written = (tmp_path / "lists.faiss").stat().st_mtime_ns
+    index = DiskIndex.build(vectors, folder=tmp_path)
+    assert (tmp_path / "lists.faiss").stat().st_mtime_ns == written
+    assert index.search(vectors[:50], 1).scores[:, 0] == pytest.approx((vectors[:50] ** 2).sum(axis=1))
+
+
 # The width, and the size of files beyond which the disk takes no more: vectors, then what comes of them.
 @pytest.mark.parametrize(
     ("dim", "limit", "name"),
