@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -79,6 +80,15 @@ class Processes:
         """
         rows = -(-count // self.size)
         return slice(min(self.rank * rows, count), min((self.rank + 1) * rows, count))
+
+    def own_rows(self, table: Any) -> Any:
+        """The rows of this rank of a table; alone the table itself, because the rows of a sparse one are a copy.
+
+        >>> rows = [1, 2]
+        >>> ALONE.own_rows(rows) is rows, Processes(1, 2).own_rows(torch.tensor(rows)).tolist()
+        (True, [2])
+        """
+        return table if self.size == 1 else table[self.shard(table.shape[0])]
 
     def sum_(self, values: Tensor) -> Tensor:
         """The sum over processes, in place."""

@@ -118,7 +118,7 @@ def initialise_classifiers(
     """
     heads, shard = config.heads, processes.shard(positives.shape[1])
     if heads.classifier_init == "label-text" and not config.train.surrogate:
-        classifiers_from_label_texts(network, label_texts[shard])
+        classifiers_from_label_texts(network, processes.own_rows(label_texts))
     elif heads.classifier_init == "label-graph" and not config.train.surrogate:
         assert graph_LL is not None
         classifiers_from_label_texts(network, label_texts, graph_LL[shard])

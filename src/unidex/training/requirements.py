@@ -74,7 +74,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     knn = {"nearest texts": terms.knn} if terms.has_knn else {}
     disk = {"prepared texts": terms.prepared}
     files = disk | ({"row tables": terms.tables + terms.table_state + terms.row_state} if in_file else {})
-    checkpoint = {"checkpoints": 2 * (terms.tables + terms.table_state + terms.row_state) + terms.tables}
+    checkpoint = {"checkpoints": terms.checkpoints} if terms.checkpoints else {}
     found = {
         PREPARE: Requirement(common | {"counted features": terms.counted, "row tables": terms.encoder_table}, disk),
         TRAIN: Requirement(training | copied | search, files | checkpoint),
@@ -91,9 +91,11 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     kind, index_memory, index_disk = terms.index
     model = {"labels": LABEL_MARKS * sizes.num_labels, f"index ({kind})": index_memory}
     built = common | tables | model | knn | lexical
-    folder = {"model folder": terms.model_folder + index_disk}
-    found[INDEX] = Requirement(built | {"block of rows": SEARCH // 2}, files | checkpoint | {"index": 2 * index_disk})
-    found[TEST] = Requirement(built | {"predictions": SEARCH // 2}, files | folder)
+    # An index on disk becomes a part of the model folder without a copy.
+    index = {"index": index_disk + terms.codes} if kind == "disk" else {}
+    folder = {"model folder": terms.model_folder} | ({"index": index_disk} if index_disk else {})
+    found[INDEX] = Requirement(built | {"block of rows": SEARCH // 2}, files | checkpoint | index)
+    found[TEST] = Requirement(built | {"predictions": SEARCH // 2}, files | checkpoint | folder)
     return found
 
 
@@ -140,12 +142,13 @@ class _Terms:
 
     @property
     def data(self) -> int:
-        """Texts and pairs; mapped texts have their places in memory."""
+        """Texts with their places, and pairs; of mapped ones, the pairs that a step reads."""
         sizes = self.sizes
+        if sizes.is_mapped:
+            return 12 * sizes.num_pairs
         texts = 16 * (sizes.num_texts + sizes.num_labels + sizes.num_test)
-        if not sizes.is_mapped:
-            texts += round(sizes.num_texts * sizes.text_bytes + sizes.num_labels * sizes.label_bytes)
-        return texts + (12 if sizes.is_mapped else 24) * sizes.num_pairs
+        texts += round(sizes.num_texts * sizes.text_bytes + sizes.num_labels * sizes.label_bytes)
+        return texts + 24 * sizes.num_pairs
 
     @property
     def encoder_table(self) -> int:
@@ -182,6 +185,20 @@ class _Terms:
     def row_state(self) -> int:
         """One number per row."""
         return NUMBER * self.num_rows
+
+    @property
+    def checkpoints(self) -> int:
+        """The last one, the one that is being written, and the best network; none if a run is over before the first."""
+        train = self.config.train
+        num_steps = train.epochs * self.sizes.num_texts / self.batch_size
+        if not (self.validates or train.decay_epochs or num_steps > train.checkpoint_every):
+            return 0
+        return 2 * (self.tables + self.table_state + self.row_state) + self.tables
+
+    @property
+    def codes(self) -> int:
+        """Lists and codes of labels before they are sorted by list."""
+        return self.sizes.num_labels * (4 + self.joined // 4)
 
     @property
     def batch_size(self) -> int:
@@ -252,10 +269,13 @@ class _Terms:
 
     @property
     def model_folder(self) -> int:
-        """Tables, texts of labels, words of labels and the kNN part; the index is counted beside."""
+        """Vectors of features, labels and their words, and the kNN part; the index, with classifiers, is beside it."""
         texts = self.sizes.num_texts * min(self.sizes.text_bytes, self.config.predict.snippet_length)
-        labels = self.sizes.num_labels * (self.sizes.label_bytes + 60)
-        return round(self.tables * self.processes + texts + labels + self.lexical / 3 + self.knn / 2)
+        # Packed: places, frequencies and marks.
+        labels = self.sizes.num_labels * (self.sizes.label_bytes + 17)
+        lexical = self.lexical / 3 if self.config.predict.rank == "learned" else 0
+        knn = self.knn / 2 if self.has_knn else 0
+        return round(self._encoder_tables + texts + labels + lexical + knn)
 
 
 # A change that makes a run smaller: the setting to show, and the change of the recipe.

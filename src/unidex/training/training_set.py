@@ -106,7 +106,7 @@ class Batching:
             )
             self._clusters = [self._rows[group] for group in groups]
         if mines:
-            own = data.labels[self._processes.shard(data.labels.shape[0])]
+            own = self._processes.own_rows(data.labels)
             self._shortlist = mine_negatives(
                 vectors,
                 self._trained(network.label_vectors(own)),

@@ -128,7 +128,7 @@ class Validation:
         if len(answered) == 0:
             raise NothingHeldOutError(held_out_share(num_texts, share), num_texts)
         kept = Split.of(split.texts, left, split.filter_pairs).take(answered)
-        own = labels[processes.shard(dataset.num_labels)]
+        own = processes.own_rows(labels)
         return cls(dataset, rows, split, texts[held_out], answered, kept, texts, own, lost, processes)
 
     @cached_property

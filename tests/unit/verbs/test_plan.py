@@ -41,9 +41,25 @@ def test_settings_change_what_they_should():
     assert memory(TRAIN, "encoder.dim=64")["row tables"] * 2 == memory(TRAIN)["row tables"]
     adam = memory(TRAIN, "train.row_optimiser=adam")["optimiser state"]
     assert adam == 2 * memory(TRAIN)["row tables"] + memory(TRAIN)["optimiser state"]
+    half = memory(TRAIN, "train.row_optimiser=adam", "train.classifier_numbers=float16")
+    assert half["row tables"] == 128 * (4 * 2 * 500_000 + 2 * 10**6)
+    assert half["optimiser state"] == adam
     assert memory(TRAIN, processes=4)["row tables"] == 4 * 128 * (2 * 500_000 + 250_000)
     assert memory(TEST, "predict.index=disk")["index (disk)"] < memory(TEST)["index (pq)"] / 2
     assert "words of labels" not in memory(FIT, "predict.rank=sum")
+
+
+def test_an_index_on_disk_is_there_once_and_a_short_run_has_no_checkpoint():
+    settings = ["predict.index=disk", "train.validation=0", "train.decay_epochs=0", "train.epochs=1"]
+    short, long = (
+        requirements(load("auto", [*settings, f"train.checkpoint_every={every}"]), MILLION, base=0)
+        for every in (10_000, 100)
+    )
+    lists = 10**6 * (257 // 4 + 8)
+    assert short[INDEX].disk["index"] == 4 * 257 * 10**6 + lists + 10**6 * (4 + 257 // 4)
+    assert short[TEST].disk["index"] == 4 * 257 * 10**6 + lists
+    assert "checkpoints" not in short[TRAIN].disk
+    assert long[TEST].disk["checkpoints"] > 0
 
 
 def test_a_sample_is_a_data_set_of_its_own():
