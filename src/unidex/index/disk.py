@@ -27,7 +27,8 @@ from unidex.index.base import Index, Vectors, check_vectors, check_whole_numbers
 from unidex.index.disk_lists import LISTS, VECTORS, Building, num_candidates, num_probes, padded
 from unidex.index.exact import RowSource, search_exact
 from unidex.index.faiss_library import as_array, library, reading, threads_for
-from unidex.storage.mapped import load_array
+from unidex.storage.mapped import expect_random_reads, fetch_rows, load_array
+from unidex.storage.resources import available_memory
 from unidex.topk import TopK
 
 CODED_FROM = 1 << 12  # labels; fewer are searched exactly, which is as quick
@@ -68,6 +69,9 @@ class DiskIndex(Index):
         self._folder, self._settings = folder, settings
         self._owned = owned  # a temporary folder that lives as long as the index
         self._stored = _stored(folder, (None, None))
+        self._is_beyond_memory = self._stored.nbytes > available_memory()
+        if self._is_beyond_memory:
+            expect_random_reads(self._stored)
         self._num_coded = num_coded
         self._added = np.empty((0, self._stored.shape[1]), dtype=self._stored.dtype)
         self._moved: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # coded labels with other vectors since
@@ -155,6 +159,8 @@ class DiskIndex(Index):
         """The vectors of labels, one per row; rows of the file are read in its order."""
         distinct, places = np.unique(ids, return_inverse=True)
         stored = distinct[distinct < len(self._stored)]
+        if self._is_beyond_memory:
+            fetch_rows(self._stored, stored)
         rows = np.concatenate([self._stored[stored], self._added[distinct[len(stored) :] - len(self._stored)]])
         found: NDArray[np.float32] = rows.astype(np.float32, copy=False)[places]
         return found

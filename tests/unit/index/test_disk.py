@@ -78,6 +78,16 @@ def test_half_numbers_take_half_the_disk(tmp_path):
     assert index_layer.load(tmp_path / "index").search(vectors, 1).ids[:, 0].tolist() == list(range(300))
 
 
+def test_an_index_beyond_memory_finds_the_same(monkeypatch, many, tmp_path):
+    index = many[1]
+    index.save(tmp_path / "index")
+    monkeypatch.setattr("unidex.index.disk.available_memory", lambda: 1)
+    beyond, queries = index_layer.load(tmp_path / "index"), clustered(50, 34, seed=3)
+    found, wanted = beyond.search(queries, 10), index.search(queries, 10)
+    assert np.array_equal(found.ids, wanted.ids)
+    assert np.array_equal(found.scores, wanted.scores)
+
+
 def test_two_levels_of_centres_find_as_much(monkeypatch, many):
     vectors, _ = many
     monkeypatch.setattr(disk_lists, "TWO_LEVELS_FROM", 64)

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from unidex.storage.mapped import map_privately, read_array
+from unidex.storage.mapped import expect_random_reads, fetch_rows, map_privately, read_array
 
 
 def test_an_array_larger_than_memory_can_be_mapped_and_written_to(tmp_path):
@@ -35,3 +35,15 @@ def test_a_mapped_array_is_the_saved_one_and_its_file_stays(tmp_path, order, sha
     assert np.array_equal(array, saved)
     array[...] = -1
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("width", [3, 1024, 5000])
+def test_rows_that_are_fetched_first_are_the_saved_ones(tmp_path, width):
+    saved = np.random.default_rng(0).standard_normal((300, width)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", saved)
+    array, rows = map_privately(tmp_path / "rows.npy"), np.array([0, 1, 7, 150, 299])
+    expect_random_reads(array)
+    fetch_rows(array, rows)
+    fetch_rows(array, rows[:0])
+    fetch_rows(saved, rows)  # in memory: nothing to do
+    assert np.array_equal(array[rows], saved[rows])
