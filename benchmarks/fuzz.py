@@ -10,7 +10,8 @@ folders   A file of a model folder is cut, changed or swapped, in two of three c
           must be refused with one line, or predict and explain.
 
 A case is drawn from the seed and its number, so that it can be repeated: --first and a count of 1. Cases run in forked
-processes, 200 after each other; a process that dies, or takes 60 CPU seconds for one case, is reported with the number.
+processes, 1,000 after each other. A process that dies, or takes 60 CPU seconds for one case, is reported with the
+number of the case.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PER_PROCESS = 200
+PER_PROCESS = 1000
 CPU_SECONDS = 60
 Case = Callable[[random.Random], str]
 ODD = [

@@ -135,7 +135,7 @@ class Bench:
         self._only_predictions = only_predictions
         self.folder = keep.resolve() / f"{name}-{text}"
         threads = str(num_threads)
-        self._variables = {
+        self.variables = {
             "OMP_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
@@ -239,7 +239,7 @@ class Bench:
         return features
 
     def _run(self, command: Sequence[str | Path], log: str | Path, variables: Sequence[tuple[str, str]] = ()) -> Used:
-        return measured(command, self.folder / log, self._variables | dict(variables), self._max_cpu_s)
+        return measured(command, self.folder / log, self.variables | dict(variables), self._max_cpu_s)
 
     def _kept(self, folder: Path, run: Callable[[], Row]) -> Row:
         done = folder / "row.json"

@@ -21,5 +21,5 @@ def model_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("faults") / "model"
     train(topics(num_train=300), "unidec", settings=EVERY_PART, out=folder)
     parts = {path.name for path in folder.iterdir()}
-    assert parts >= {"ranker.json", "calibration.json", "lexical", "neighbours", "index", "train_texts.npy"}
+    assert parts >= {"ranker.json", "calibration.json", "lexical", "neighbours", "index", "train_texts.numbers"}
     return folder

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from unidex.config.section import Section
 
-Precision = Literal["float32", "int8"]
+Precision = Literal["float32", "int8", "int6"]
 Favour = Literal["accuracy", "balanced", "rare"]
 
 
@@ -64,7 +64,8 @@ class Predict(Section):
     )
     precision: Precision = Field(
         "float32",
-        description="the vectors of features and labels in the model: 'float32', or 'int8' for a quarter of the size",
+        description="the vectors of features and labels in the model: 'float32'; 'int8' for a quarter of the size; "
+        "'int6' for 6 bits per number of features and 8 per number of labels, a fifth of the size",
     )
     snippet_length: int = Field(
         0, ge=0, description="characters of each train text that the model stores for explanations; 0 for none"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex.storage.mapped import load_array
+from unidex.storage.small_numbers import load_numbers, save_numbers
 
 _TEXTS_AT_ONCE = 1 << 16
 
@@ -36,12 +36,12 @@ class TextHashes:
 
     @classmethod
     def load(cls, file: Path) -> TextHashes:
-        """Map the hashes in a file."""
-        return cls(load_array(file, (None,), np.uint64, mapped=True))
+        """Read the hashes of a name; very many of them are mapped."""
+        return cls(load_numbers(file, (None,), np.uint64, mapped=True))
 
     def save(self, file: Path) -> None:
-        """Write the hashes."""
-        np.save(file, self.values)
+        """Write the hashes under a name."""
+        save_numbers(file, self.values)
 
     def __len__(self) -> int:
         return len(self.values)

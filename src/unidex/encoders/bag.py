@@ -163,7 +163,7 @@ class BagEncoder(nn.Module):
         layer = self.layer
         return BagArrays(
             self.features,
-            EightBitRows.of(table) if precision == "int8" else table,
+            table if precision == "float32" else EightBitRows.of(table, 6 if precision == "int6" else 8),
             None if layer is None else Linear(as_array(layer.weight), as_array(layer.bias)),
             None if self.feature_weights_F is None else as_array(self.feature_weights_F),
             is_rectified=self.spectral,

@@ -21,6 +21,7 @@ from scipy import sparse
 
 from unidex import native, progress
 from unidex.config import Features as Settings
+from unidex.data.compressed_texts import CompressedTexts
 from unidex.data.texts import Packer, Texts
 from unidex.errors import DataError, ModelError
 from unidex.features.analyser import PLAIN, Analyser
@@ -60,7 +61,7 @@ class FeatureExtractor:
     settings: Settings
     vocabulary: Vocabulary
     idf: NDArray[np.float32]
-    names: Texts
+    names: Sequence[str]
     tokenizer: Tokenizer | None = None
     analyser: Analyser = PLAIN
 
@@ -218,9 +219,13 @@ class FeatureExtractor:
         """Write the features to a folder: features.json, arrays, names, and the tokenizer where there is one."""
         folder.mkdir(parents=True, exist_ok=True)
         self.vocabulary.save(folder)
-        # Kept, not computed again: the logarithm of another machine may differ in the last bit.
-        np.save(folder / "idf.npy", self.idf)
-        self.names.save(folder / "names")
+        # Kept, not computed again: the logarithm of another machine may differ in the last bit. Once per frequency.
+        frequencies, firsts, places = np.unique(self.vocabulary.frequencies, return_index=True, return_inverse=True)
+        by_frequency = self.idf[firsts]
+        is_function = len(frequencies) < len(self.idf) and np.array_equal(by_frequency[places], self.idf)
+        np.save(folder / "idf.npy", by_frequency if is_function else self.idf)
+        names = self.names if isinstance(self.names, CompressedTexts) else CompressedTexts.of(self.names)
+        names.save(folder / "names")
         if self.tokenizer is not None:
             self.tokenizer.save(str(folder / "tokenizer.json"))
         about: dict[str, Any] = {
@@ -241,9 +246,13 @@ class FeatureExtractor:
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{folder / 'features.json'}: settings must be whole, but {error}; train anew") from None
         vocabulary = Vocabulary.load(folder, num_texts=num_texts, num_buckets=settings.num_buckets)
-        idf = load_array(folder / "idf.npy", (vocabulary.num_features,), np.float32)
+        idf = _read_idf(folder / "idf.npy", vocabulary)
         tokenizer = load_tokenizer(folder) if settings.subwords else None
-        names = Texts.load(folder / "names")
+        names: Sequence[str]
+        if CompressedTexts.is_at(folder / "names"):
+            names = CompressedTexts.load(folder / "names", len(vocabulary))
+        else:
+            names = Texts.load(folder / "names")
         if len(names) != len(vocabulary):
             raise ModelError(f"{folder}: {len(vocabulary)} feature names must be here, but there are {len(names)}")
         if about["format"] == UNSPLIT_FORMAT and any(map(UNSPACED.search, names)):
@@ -265,6 +274,21 @@ def as_csr(
     matrix.has_sorted_indices = True
     matrix.has_canonical_format = True
     return matrix
+
+
+def _read_idf(file: Path, vocabulary: Vocabulary) -> NDArray[np.float32]:
+    """The idf of each feature: one number per feature, or per frequency where equal frequencies have equal ones."""
+    values = load_array(file, (None,), np.float32)
+    if len(values) == vocabulary.num_features:
+        return values
+    frequencies, places = np.unique(vocabulary.frequencies, return_inverse=True)
+    if len(values) != len(frequencies):
+        raise ModelError(
+            f"{file}: there must be one number per feature ({vocabulary.num_features}) or per frequency "
+            f"({len(frequencies)}), but there are {len(values)}; copy the model again"
+        )
+    idf: NDArray[np.float32] = values[places]
+    return idf
 
 
 def spread(texts: Sequence[str]) -> Sequence[str]:

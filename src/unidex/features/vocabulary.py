@@ -14,7 +14,7 @@ from unidex.errors import ModelError
 from unidex.features.feature_counts import Counter
 from unidex.features.hash_keys import starts_of_keys
 from unidex.sparse_rows import find_sorted
-from unidex.storage.mapped import load_array
+from unidex.storage.small_numbers import load_numbers, save_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,16 +89,16 @@ class Vocabulary:
         return (np.log((1 + self.num_texts) / (1 + self.frequencies)) + 1).astype(np.float32)
 
     def save(self, folder: Path) -> None:
-        """Write keys.npy, ids.npy and frequencies.npy."""
+        """Write keys, ids and frequencies."""
         for name in ("keys", "ids", "frequencies"):
-            np.save(folder / f"{name}.npy", getattr(self, name))
+            save_numbers(folder / name, getattr(self, name))
 
     @classmethod
     def load(cls, folder: Path, *, num_texts: int, num_buckets: int) -> Vocabulary:
         """Read what ``save`` wrote."""
-        keys = load_array(folder / "keys.npy", (None,), np.uint64)
-        ids = load_array(folder / "ids.npy", (len(keys),), np.int32)
-        frequencies = load_array(folder / "frequencies.npy", (len(keys) + num_buckets,), np.int64)
+        keys = load_numbers(folder / "keys", (None,), np.uint64)
+        ids = load_numbers(folder / "ids", (len(keys),), np.int32)
+        frequencies = load_numbers(folder / "frequencies", (len(keys) + num_buckets,), np.int64)
         if bool(np.any(keys[1:] <= keys[:-1])) or not np.array_equal(np.sort(ids), np.arange(len(keys))):
             raise ModelError(f"{folder}: keys must ascend and ids must be 0 to {len(keys) - 1}; the folder is damaged")
         return cls(keys, ids, frequencies, num_texts)

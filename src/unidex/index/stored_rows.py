@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from unidex.errors import ModelError
 from unidex.storage.eight_bits import EightBitRows, num_blocks, on_grid
 from unidex.storage.mapped import load_array
+from unidex.storage.small_numbers import load_numbers, save_numbers
 
 _TOO_LARGE = 1e15
 _ROWS_AT_ONCE = 1 << 14
-_VECTORS, _CODES, _SCALES = "vectors.npy", "vectors_int8.npy", "vectors_scales.npy"
+_VECTORS, _CODES, _SCALES = "vectors.npy", "vectors_int8.npy", "vectors_scales"
 
 
 def write_rows(folder: Path, shape: tuple[int, int], blocks: Sequence[NDArray[np.float32]]) -> None:
@@ -34,8 +35,7 @@ def write_rows(folder: Path, shape: tuple[int, int], blocks: Sequence[NDArray[np
             return
         coded.append(codes)
     _write_blocks(folder / _CODES, shape, np.int8, (block.codes_RD for block in coded))
-    scales_shape = (shape[0], num_blocks(shape[1]))
-    _write_blocks(folder / _SCALES, scales_shape, np.float32, (block.scales_RG for block in coded))
+    save_numbers(folder / _SCALES, np.concatenate([block.scales_RG for block in coded]))
 
 
 def read_rows(folder: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
@@ -46,7 +46,7 @@ def read_rows(folder: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
             _check_numbers(vectors[start : start + _ROWS_AT_ONCE], folder / _VECTORS)
         return vectors
     codes = load_array(folder / _CODES, shape, np.int8)
-    scales = load_array(folder / _SCALES, (shape[0], num_blocks(shape[1])), np.float32)
+    scales = load_numbers(folder / _SCALES, (shape[0], num_blocks(shape[1])), np.float32)
     _check_numbers(scales, folder / _SCALES)
     return EightBitRows(codes, scales).whole()
 

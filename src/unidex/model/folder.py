@@ -2,7 +2,7 @@
 
 ``config.toml``, ``encoder.safetensors``, ``encoder/``, ``labels.jsonl`` or ``labels/``, ``index/`` (classifiers too),
 ``neighbours/`` (the kNN part), ``lexical/``, ``pretrained/``, ``calibration.json``, ``ranker.json``, ``metrics.json``,
-``train.jsonl``, ``train_texts.npy``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
+``train.jsonl``, ``train_texts.numbers``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from unidex.storage.atomic import needs_restore, replace_folder, restore_folder,
 from unidex.storage.disk_errors import writing
 from unidex.storage.locks import locked
 from unidex.storage.mapped import load_arrays
+from unidex.storage.small_numbers import has_numbers
 from unidex.storage.tensors import save_tensors
 
 if TYPE_CHECKING:
@@ -43,10 +44,11 @@ if TYPE_CHECKING:
     from unidex.model.model import Model
     from unidex.nn.network import Network
 
-FORMAT = 4
-# Before 4, the weights of a transformer were in encoder.safetensors, not in encoder/, and the classifiers in a file of
-# their own too.
-_READ = (*OLD_NAMES, 3, FORMAT)
+FORMAT = 5
+# Before 5, whole numbers were saved by NumPy, names and snippets as they are, and vectors with 8 bits at least. Before
+# 4, the weights of a transformer were in encoder.safetensors, not in encoder/, and the classifiers in a file of their
+# own too.
+_READ = (*OLD_NAMES, 3, 4, FORMAT)
 # The files and folders that are read, beside the manifest and the journal of label changes.
 _PARTS = (
     "config.toml",
@@ -64,8 +66,10 @@ _PARTS = (
     "fusing.json",  # a decision tree, in formats before 3
     "metrics.json",
     "train.jsonl",
-    "train_texts.npy",
+    "train_texts.numbers",
+    "train_texts.npy",  # of many texts, and in formats before 5
 )
+_TRAIN_TEXTS = "train_texts"
 HASHED_WHOLE = 1 << 30  # bytes; of larger files, these parts are hashed
 NUM_PARTS, PART_SIZE = 64, 1 << 20
 _ENCODER = "encoder."  # before the names of the encoder's dense weights in a network
@@ -149,8 +153,8 @@ def _read(
         LexicalPart.load(lexical_folder, len(labels)) if lexical_folder.is_dir() else None,
         PretrainedPart.load(frozen_folder, len(labels)) if frozen_folder.is_dir() else None,
     )
-    texts_file = folder / "train_texts.npy"
-    train_texts = TextHashes.load(texts_file) if texts_file.exists() else None
+    texts_file = folder / _TRAIN_TEXTS
+    train_texts = TextHashes.load(texts_file) if has_numbers(texts_file) else None
     return config, network, labels, scorer, metrics, log, train_texts
 
 
@@ -202,7 +206,7 @@ def write_parts(folder: Path, model: Model) -> None:
     (folder / "metrics.json").write_text(json.dumps(model.metrics, indent=2) + "\n", encoding="utf-8")
     (folder / "train.jsonl").write_text(model.log, encoding="utf-8")
     if model.train_texts is not None:
-        model.train_texts.save(folder / "train_texts.npy")
+        model.train_texts.save(folder / _TRAIN_TEXTS)
     (folder / "MODEL_CARD.md").write_text(_card(model), encoding="utf-8")
     manifest = {"format": FORMAT, "files": _hashes(folder)}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")

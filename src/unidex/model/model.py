@@ -165,7 +165,9 @@ class Model(ModelMethods, ModelChanges):
                     temperature=predict.knn_temperature,
                     snippets=snippets,
                 )
-        return cls(config, network, labels, Scorer(layout, index, labels, knn), metrics or {})
+        # Rounded vectors are those of the model: the network that has others is not needed any more.
+        kept = network if arrays is None or predict.precision == "float32" else arrays
+        return cls(config, kept, labels, Scorer(layout, index, labels, knn), metrics or {})
 
     @property
     def encoder(self) -> Any:

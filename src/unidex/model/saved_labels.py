@@ -28,17 +28,8 @@ LINES, PACKED, WORDS = "labels.jsonl", "labels", "words.npy"
 PACKED_ABOVE = 1 << 18  # labels; a file of fewer lines is read in a second or two, by people too
 
 
-class _WrittenLabel(Concept, frozen=True):
-    """One line of labels.jsonl as it is written; empty fields of a concept are left out."""
-
-    uid: str
-    text: str
-    frequency: int
-    removed: bool
-
-
-class _ReadLabel(Concept, frozen=True):
-    """One line of labels.jsonl as it is read."""
+class _Label(Concept, frozen=True):
+    """One line of labels.jsonl; what is empty, 0 or false is left out."""
 
     uid: str
     text: str
@@ -75,11 +66,11 @@ def _write_lines(file: Path, labels: LabelSet) -> None:
     rows = zip(labels.uids, labels.texts, labels.frequencies.tolist(), labels.removed.tolist(), strict=True)
     more = {label: fields_of(concept) for label, concept in labels.concepts.items()}
     with file.open("wb") as out:
-        out.writelines(encode(_WrittenLabel(*row, **more.get(label, {}))) + b"\n" for label, row in enumerate(rows))
+        out.writelines(encode(_Label(*row, **more.get(label, {}))) + b"\n" for label, row in enumerate(rows))
 
 
 def _read_lines(file: Path) -> LabelSet:
-    rows = _lines(file, _ReadLabel)
+    rows = _lines(file, _Label)
     return LabelSet(
         [row.text for row in rows],
         [row.uid for row in rows],

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor
 
 from unidex.storage.disk_errors import writing
+from unidex.storage.tensors import copy_from
 
 
 class RowTable:
@@ -37,6 +39,7 @@ class RowTable:
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight.detach()
         self.file: Path | None = None
+        self._num_freed = 0  # rows of a table whose memory was given back
         self._room: Tensor | None = None  # the weights are its first rows and grow into the rest
 
     @classmethod
@@ -51,6 +54,18 @@ class RowTable:
         weight = _mapped(file, self.num_rows, self.dim, self.weight.dtype)
         self.weight = weight.copy_(self.weight)
         self.file = file
+
+    def free(self) -> None:
+        """Give back the memory of a table that is not in a file; ``load`` takes it again."""
+        if self.file is None:
+            self._num_freed = self.num_rows
+            self.weight, self._room = self.weight.new_empty(0, self.dim), None
+
+    def load(self, tensors: Mapping[str, Tensor], name: str) -> None:
+        """Take the numbers of a saved table of this size."""
+        if self._num_freed:
+            self.weight, self._num_freed = self.weight.new_empty(self._num_freed, self.dim), 0
+        copy_from(tensors, name, self.weight)
 
     def zeros(self, what: str, dim: int | None = None) -> Tensor:
         """State of an optimiser, one number per weight unless ``dim`` per row, stored where the table is."""

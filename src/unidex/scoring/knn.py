@@ -24,6 +24,7 @@ from unidex.scoring.nearest_texts import NearestTexts
 from unidex.scoring.snippets import Snippets
 from unidex.sparse_rows import sparse_product, unchecked_csr
 from unidex.storage.mapped import load_array
+from unidex.storage.small_numbers import load_numbers, save_numbers
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
@@ -115,8 +116,8 @@ class KnnPart:
             ) from None
         num_texts = manifest["num_ids"]
         mapped = num_pairs > MAPPED_ABOVE
-        starts = load_array(folder / "starts.npy", (num_texts + 1,))
-        labels = load_array(folder / "labels.npy", (num_pairs,), mapped=mapped)
+        starts = load_numbers(folder / "starts", (num_texts + 1,), _index_type(num_pairs))
+        labels = load_numbers(folder / "labels", (num_pairs,), np.int32, mapped=mapped)
         _check_pairs(folder, starts, labels, num_labels)
         if has_targets:
             targets = load_array(folder / "targets.npy", (num_pairs,), mapped=mapped)
@@ -146,8 +147,8 @@ class KnnPart:
             self._texts.write(new)
             if self.snippets is not None:
                 self.snippets.write(new)
-            np.save(new / "starts.npy", pairs.indptr)
-            np.save(new / "labels.npy", pairs.indices)
+            save_numbers(new / "starts", pairs.indptr.astype(_index_type(pairs.nnz), copy=False))
+            save_numbers(new / "labels", pairs.indices.astype(np.int32, copy=False))
             if has_targets:
                 np.save(new / "targets.npy", pairs.data)
 

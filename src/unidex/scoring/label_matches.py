@@ -36,7 +36,7 @@ from unidex.features.word_strings import fold, words_in
 from unidex.features.words import WORD_SEED, Words, normal_form
 from unidex.scoring.lexical_columns import READING, Reading
 from unidex.sparse_rows import csr_from_counts, find_entries, find_sorted, row_of_entries, unchecked_csr
-from unidex.storage.mapped import load_array
+from unidex.storage.small_numbers import has_numbers, load_numbers, save_numbers
 from unidex.topk import TopK
 
 MAX_LEARNED = 20_000  # training texts in which matches are counted
@@ -318,26 +318,38 @@ class LabelMatches:
 
     def save(self, folder: Path) -> None:
         """Write the words of all labels and the counts of training texts."""
-        for name, values in zip(_FILES, (self._keys, self._starts_R, self._labels_R, self._texts_2L), strict=True):
-            np.save(folder / f"{name}.npy", values)
+        save_numbers(folder / _WORDS, self._words)
+        save_numbers(folder / _PLACES, self._columns.astype(np.int64, copy=False))
+        for name, values in ((_STARTS, self._starts_R), (_LABELS, self._labels_R), (_TEXTS, self._texts_2L)):
+            save_numbers(folder / name, values)
 
     @classmethod
     def load(cls, folder: Path, num_labels: int, reading: Reading) -> LabelMatches | None:
         """Read what ``save`` wrote; None where a model of an earlier version has no matches."""
-        words, starts, labels, counts = (folder / f"{name}.npy" for name in _FILES)
-        if not words.exists():
+        file = folder / _WORDS
+        if not has_numbers(file):
             return None
-        labels_R = load_array(labels, (None,), np.int64)
-        starts_R = load_array(starts, (len(labels_R) + 1,), np.int64)
+        labels_R = load_numbers(folder / _LABELS, (None,), np.int64)
+        starts_R = load_numbers(folder / _STARTS, (len(labels_R) + 1,), np.int64)
         if starts_R[0] or (np.diff(starts_R) < 0).any() or ((labels_R < 0) | (labels_R >= num_labels)).any():
             raise ModelError(f"{folder}: words must be those of {num_labels} labels, but are not; copy the model again")
-        keys = load_array(words, (int(starts_R[-1]),), np.uint64)
-        texts_2L = load_array(counts, (2, num_labels), np.int64)
+        keys = load_numbers(file, (None,), np.uint64)
+        if has_numbers(folder / _PLACES):
+            places = load_numbers(folder / _PLACES, (int(starts_R[-1]),), np.int64)
+            if len(places) and not 0 <= places.min() <= places.max() < len(keys):
+                raise ModelError(f"{folder / _PLACES}: places must be those of {len(keys)} words; copy the model again")
+            keys = keys[places]
+        elif len(keys) != starts_R[-1]:
+            raise ModelError(f"{file}: there must be {starts_R[-1]} words, but are {len(keys)}; copy the model again")
+        texts_2L = load_numbers(folder / _TEXTS, (2, num_labels), np.int64)
         # Labels may be added and renamed: files are not changed.
         return cls(np.array(keys), starts_R, labels_R, np.array(texts_2L), reading)
 
 
-_FILES = ("match_words", "match_starts", "match_labels", "match_texts")
+# Each word once, and its places; in earlier versions the words of all labels one after the other.
+_WORDS, _PLACES, _STARTS, _LABELS, _TEXTS = (
+    f"match_{name}" for name in ("words", "places", "starts", "labels", "texts")
+)
 
 
 def _occurrences(words: list[str], columns_of_words: dict[str, int]) -> list[tuple[int, int, float]]:

@@ -137,7 +137,7 @@ class Layout:
         if self._has_prior:
             parts.append(_like(self._prior(frequencies)[:, None], parts[0]))
         found = _side_by_side(parts)
-        return _like(self._rounded(as_array(found)), found) if self.precision == "int8" else found
+        return _like(self._rounded(as_array(found)), found) if self.precision != "float32" else found
 
     def with_head(self, rows_ND: NDArray[np.float32], head: Head, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """The rows of labels with other vectors of one head."""
@@ -209,7 +209,7 @@ class Layout:
         return found | ({"prior": [self.num_head_columns, self.num_head_columns + 1]} if self._has_prior else {})
 
     def _rounded(self, rows_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-        return rounded(rows_ND) if self.precision == "int8" else rows_ND
+        return rows_ND if self.precision == "float32" else rounded(rows_ND)
 
     def _used_parts(self, vectors: Vectors, mode: Mode) -> list[Array]:
         parts = {head: _part(vectors, head) for head in self.heads}

@@ -33,7 +33,7 @@ from unidex.scoring.label_matches import LabelMatches
 from unidex.scoring.lexical_columns import HALF, NUM_COLUMNS, OLD_READING, READING, Columns, Reading, WordMemory
 from unidex.scoring.lexical_rows import TextRows, shared_features, word_norms
 from unidex.sparse_rows import csr_from_counts, row_of_entries, sparse_product, unchecked_csr
-from unidex.storage.mapped import load_array
+from unidex.storage.small_numbers import has_numbers, load_numbers, save_numbers
 from unidex.topk import TopK
 
 # The rarest words of a text that find candidates: the time of a search does not grow with the length of a text.
@@ -264,31 +264,31 @@ class LexicalPart:
     def save(self, folder: Path) -> None:
         """Write the columns of all labels; weights follow from them."""
         folder.mkdir(parents=True)
-        np.save(folder / "frequencies.npy", self._frequencies_F)
-        np.save(folder / "num_counted.npy", np.array([self._num_counted]))
+        save_numbers(folder / "frequencies", self._frequencies_F)
+        save_numbers(folder / "num_counted", np.array([self._num_counted]))
         (folder / _READING).write_text(json.dumps(self._reading.as_dict()) + "\n", encoding="utf-8")
         for prefix, rows in (("", self._labels_LF), (_FURTHER, self._further_TF)):
             if not prefix or rows.shape[0]:
-                np.save(folder / f"{prefix}columns.npy", rows.indices.astype(np.int32))
-                np.save(folder / f"{prefix}starts.npy", rows.indptr.astype(np.int64))
+                save_numbers(folder / f"{prefix}columns", rows.indices.astype(np.int32))
+                save_numbers(folder / f"{prefix}starts", rows.indptr.astype(np.int64))
         if len(self._further_labels):
-            np.save(folder / f"{_FURTHER}labels.npy", self._further_labels)
+            save_numbers(folder / f"{_FURTHER}labels", self._further_labels)
         if self.matches is not None:
             self.matches.save(folder)
 
     @classmethod
     def load(cls, folder: Path, num_labels: int) -> LexicalPart:
         """Read what ``save`` wrote."""
-        frequencies = load_array(folder / "frequencies.npy", (NUM_COLUMNS,), np.int32)
-        num_counted = int(load_array(folder / "num_counted.npy", (1,), np.int64)[0])
+        frequencies = load_numbers(folder / "frequencies", (NUM_COLUMNS,), np.int32)
+        num_counted = int(load_numbers(folder / "num_counted", (1,), np.int64)[0])
         if not 0 <= num_counted < 2**31 or (frequencies < 0).any():
             raise ModelError(f"{folder}: texts must be counted from 0, but are not; copy the model again")
         reading = _read_reading(folder / _READING)
         matches = LabelMatches.load(folder, num_labels, reading)
-        file = folder / f"{_FURTHER}labels.npy"
-        if not file.exists():
+        file = folder / f"{_FURTHER}labels"
+        if not has_numbers(file):
             return cls(frequencies, num_counted, _loaded(folder, "", num_labels), *_NO_FURTHER, reading, matches)
-        labels = load_array(file, (None,), np.int64)
+        labels = load_numbers(file, (None,), np.int64)
         if (np.diff(labels, prepend=0) < 0).any() or labels[-1] >= num_labels:
             raise ModelError(f"{file}: labels must ascend and be below {num_labels}, but do not; copy it again")
         further = _loaded(folder, _FURTHER, len(labels))
@@ -344,8 +344,8 @@ def _read_reading(file: Path) -> Reading:
 
 
 def _loaded(folder: Path, prefix: str, num_rows: int) -> Columns:
-    starts = load_array(folder / f"{prefix}starts.npy", (num_rows + 1,), np.int64)
-    columns = load_array(folder / f"{prefix}columns.npy", (int(starts[-1]),), np.int32)
+    starts = load_numbers(folder / f"{prefix}starts", (num_rows + 1,), np.int64)
+    columns = load_numbers(folder / f"{prefix}columns", (int(starts[-1]),), np.int32)
     if (np.diff(starts) < 0).any() or (len(columns) and not 0 <= columns.min() <= columns.max() < NUM_COLUMNS):
         raise ModelError(f"{folder}: the columns of labels must be below {NUM_COLUMNS}, but are not; copy it again")
     return columns, starts

@@ -13,6 +13,7 @@ Shapes: B queries, T training texts, D dimensions, K places.
 from __future__ import annotations
 
 import math
+import zlib
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -38,7 +39,9 @@ TRAINED_ON = 32  # texts per list in the sample of k-means
 TRAINING_ROUNDS = 6
 RANGE_MARGIN = 0.1  # of the range of each number, left for texts that are added later
 ADDED_AT_ONCE = 1 << 16
-_VECTORS, _LISTS = "vectors.npy", "lists.faiss"
+_VECTORS, _LISTS, _COMPRESSED = "vectors.npy", "lists.faiss", "lists.faiss.zz"
+# Bytes of lists that are written in compressed form: 8 bits per number are more than most numbers need.
+COMPRESSED_UP_TO = 1 << 25
 
 
 class NearestTexts:
@@ -68,8 +71,8 @@ class NearestTexts:
     def read(cls, folder: Path, num_texts: int, dim: int) -> Self:
         """Read what ``write`` wrote; refuse another number of texts or of numbers per vector."""
         texts = cls(dim)
-        file = folder / _LISTS
-        if not file.is_file():
+        file = next((folder / name for name in (_COMPRESSED, _LISTS) if (folder / name).is_file()), None)
+        if file is None:
             vectors = load_array(folder / _VECTORS, (num_texts, dim))
             if vectors.dtype != np.float16:
                 raise ModelError(f"{folder / _VECTORS} must hold float16, but holds {vectors.dtype}; build it again")
@@ -79,8 +82,8 @@ class NearestTexts:
             return texts
         faiss = library()
         try:
-            lists = faiss.read_index(str(file))
-        except RuntimeError as error:
+            lists = faiss.deserialize_index(_decompressed(file)) if file.name == _COMPRESSED else _read_lists(file)
+        except (RuntimeError, ValueError, OSError, zlib.error) as error:
             reason = str(error).strip().splitlines()[0]
             raise ModelError(f"{file} cannot be read ({reason}); build it again") from None
         if not isinstance(lists, faiss.IndexRefine) or (lists.ntotal, lists.d) != (num_texts, dim):
@@ -92,11 +95,17 @@ class NearestTexts:
         return texts
 
     def write(self, folder: Path) -> None:
-        """Write ``lists.faiss`` where there are lists, else ``vectors.npy``."""
+        """Write the lists, compressed unless they are large, where there are any; else ``vectors.npy``."""
         if self._lists is None:
             np.save(folder / _VECTORS, self._vectors_TD.astype(np.float16))
+            return
+        content = library().serialize_index(self._lists)
+        if len(content) <= COMPRESSED_UP_TO:
+            # There is nothing that repeats: short codes for frequent bytes are all that saves.
+            packer = zlib.compressobj(1, zlib.DEFLATED, strategy=zlib.Z_HUFFMAN_ONLY)
+            (folder / _COMPRESSED).write_bytes(packer.compress(content.data) + packer.flush())
         else:
-            library().write_index(self._lists, str(folder / _LISTS))
+            content.tofile(folder / _LISTS)
 
     def __len__(self) -> int:
         return len(self._vectors_TD) if self._lists is None else int(self._lists.ntotal)
@@ -175,6 +184,18 @@ class NearestTexts:
                 queries, max(k, MIN_PLACES), params=_parameters(PROBED_LISTS, RANKED_PER_PLACE)[0]
             )
         return TopK.rank(ids, scores, k)
+
+
+def _read_lists(file: Path) -> Any:
+    return library().read_index(str(file))
+
+
+def _decompressed(file: Path) -> NDArray[np.uint8]:
+    reader = zlib.decompressobj()
+    content = reader.decompress(file.read_bytes(), COMPRESSED_UP_TO)
+    if not reader.eof:
+        raise ValueError("it does not end where it must")
+    return np.frombuffer(content, dtype=np.uint8)
 
 
 @lru_cache

@@ -1,7 +1,6 @@
 """Snippets: the stored beginnings of training texts, which explanations show.
 
-They are one block of bytes with the end of each (see `unidex.data.texts`), mapped from the file: a loaded model does
-not hold them in memory, and reads only those that are shown.
+They are compressed, in the file and in memory, and only those that are shown are read (`unidex.data.compressed_texts`).
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from unidex.data.compressed_texts import CompressedTexts
 from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
 
@@ -25,8 +25,9 @@ class Snippets:
     (3, 'a red', 'glove')
     """
 
-    def __init__(self, texts: Texts, max_length: int) -> None:
-        # The first part may be mapped from a file; texts that are added later are in memory.
+    def __init__(self, texts: Texts | CompressedTexts, max_length: int) -> None:
+        # The first part is compressed, or mapped from the file of an earlier version; texts that are added later are
+        # in memory.
         self._first, self._added = texts, Texts.of([])
         self.max_length = max_length
 
@@ -37,7 +38,9 @@ class Snippets:
 
     @classmethod
     def read(cls, folder: Path, num_texts: int, max_length: int) -> Self:
-        """Map what ``write`` wrote; refuse another number of texts."""
+        """Read what ``write`` wrote; refuse another number of texts."""
+        if CompressedTexts.is_at(folder / _NAME):
+            return cls(CompressedTexts.load(folder / _NAME, num_texts), max_length)
         try:
             texts = Texts.load(folder / _NAME)
         except DataError as error:
@@ -50,8 +53,10 @@ class Snippets:
         return cls(texts, max_length)
 
     def write(self, folder: Path) -> None:
-        """Write the texts and their ends."""
-        texts = Texts.of([*self._first, *self._added]) if len(self._added) else self._first
+        """Write the texts, compressed."""
+        texts = self._first
+        if len(self._added) or not isinstance(texts, CompressedTexts):
+            texts = CompressedTexts.of([*texts, *self._added])
         texts.save(folder / _NAME)
 
     def add(self, texts: Sequence[str]) -> None:

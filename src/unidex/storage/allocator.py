@@ -1,8 +1,9 @@
-"""Memory that training frees and allocates again, thousands of times per run."""
+"""Memory that training frees and allocates again, thousands of times per run, and gives back between its phases."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 
 # From glibc's malloc.h.
@@ -23,3 +24,14 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     return bool(mallopt(_MMAP_THRESHOLD, _MAX_HEAP_BLOCK)) and bool(mallopt(_TRIM_THRESHOLD, _MAX_KEPT))
+
+
+def give_back_memory() -> bool:
+    """Give freed memory back to the system, between two phases of a training; returns whether the system supports it.
+
+    What a phase has freed lies in pieces that the next one may have no use for, and objects that refer to each other,
+    such as a trainer and its step, wait for the collector.
+    """
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
+    return trim is not None and bool(trim(0))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from unidex.distributed import ALONE, Processes
 from unidex.errors import ModelError
 from unidex.storage.atomic import replace_folder, sync_folder
 from unidex.storage.disk_errors import writing
-from unidex.storage.tensors import save_tensors
+from unidex.storage.tensors import StoredTensors, save_tensors
 from unidex.training.network_state import part
 
 _PREFIX = "checkpoint-"
@@ -105,29 +105,6 @@ def load(checkpoint: Path, shards: Shards = Shards()) -> tuple[dict[str, Tensor]
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{checkpoint}: the checkpoint is damaged ({error}); delete it and train anew") from None
     return tensors, state
-
-
-class StoredTensors(Mapping[str, Tensor]):
-    """Tensors of a file by other names. Each is mapped when it is asked for, and its memory is free before the next.
-
-    Attributes:
-        file: a safetensors file.
-        names: of the tensors -> in the file.
-    """
-
-    def __init__(self, file: Path, names: Mapping[str, str]) -> None:
-        self.file, self.names = file, names
-
-    def __getitem__(self, name: str) -> Tensor:
-        with safe_open(self.file, framework="pt") as opened:
-            found: Tensor = opened.get_tensor(self.names[name])
-            return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
 
 
 def best_tensors(checkpoint: Path, shards: Shards) -> Mapping[str, Tensor]:

@@ -29,7 +29,7 @@ from unidex.scoring.network_metrics import metric_value
 from unidex.training import checkpoint
 from unidex.training.frozen import freeze
 from unidex.training.log import TrainingLog
-from unidex.training.network_state import State, copied_network, load_network, network_state, part
+from unidex.training.network_state import State, copied, load_network, network_state, part
 from unidex.training.optimisers import Optimisers
 from unidex.training.step import Step
 from unidex.training.stop_signals import StopSignals, TrainingStoppedError
@@ -76,7 +76,7 @@ class Trainer:
         self.optimisers = Optimisers(self._stepped, config, self.num_steps, processes)
         self._take_step = Step(self._stepped, data, config, processes, self._move_rows)
         self.epoch = self.batch = self.step = self.best_epoch = self.validations_without_gain = 0
-        self._best: State | None = None
+        self._best: Mapping[str, Tensor] | None = None
         self._best_value = -math.inf
         self._signals = StopSignals()
         self._log = TrainingLog(folder if processes.is_first else None, config.train.epochs)
@@ -258,6 +258,14 @@ class Trainer:
             return {name: tensor.clone() for name, tensor in self._state().items()}
         return checkpoint.best_tensors(found, self._shards())
 
+    def rest(self, shared: RowTable | None) -> Mapping[str, Tensor]:
+        """What ``end_state`` gives, after which the tables, but a shared one, have no memory until ``restore``."""
+        state = self.end_state()
+        for table in self.network.tables().values():
+            if table is not shared:
+                table.free()
+        return state
+
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take what ``end_state`` gave."""
         load_network(self.network, state)
@@ -267,9 +275,9 @@ class Trainer:
         optimisers = {f"optimiser.{name}": tensor for name, tensor in self.optimisers.state().items()}
         return network_state(self.network) | optimisers
 
-    def _copied_network(self) -> State:
+    def _copied_network(self) -> Mapping[str, Tensor]:
         file = None if self.folder is None else self.folder / f"best-{self.processes.rank}.safetensors"
-        return copied_network(self.network, file)
+        return copied(network_state(self.network), file)
 
     def _save_checkpoint(self) -> None:
         if self.folder is None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from safetensors.torch import load_file
 from torch import Tensor
 
 from unidex.nn.network import Network
 from unidex.storage.disk_errors import writing
-from unidex.storage.tensors import save_tensors
+from unidex.storage.tensors import StoredTensors, save_tensors
 
-# Bytes of a network whose copy is kept in memory; the copy of a larger one is kept in a file.
-MAX_COPY = 1 << 28
+# Bytes of a copy that is kept in memory; a larger one is kept in a file.
+MAX_COPY = 1 << 24
 State = dict[str, Tensor]
 
 
@@ -27,12 +26,11 @@ def load_network(network: Network, state: Mapping[str, Tensor]) -> None:
     """Take the parameters of a state."""
     network.load_state_dict(part(state, "network."))
     for name, table in network.tables().items():
-        table.weight.copy_(state[f"table.{name}"])
+        table.load(state, f"table.{name}")
 
 
-def copied_network(network: Network, file: Path | None) -> State:
-    """A copy of the network as it is now: in memory, or mapped from the file where it is large and there is one."""
-    state = network_state(network)
+def copied(state: State, file: Path | None) -> Mapping[str, Tensor]:
+    """A copy of tensors as they are now: in memory, or in the file where they are large and there is one."""
     size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
     if file is None or size <= MAX_COPY:
         return {name: tensor.clone() for name, tensor in state.items()}
@@ -41,7 +39,7 @@ def copied_network(network: Network, file: Path | None) -> State:
     file.unlink(missing_ok=True)
     with writing(file):
         save_tensors(state, file)
-    return load_file(file, device=str(network.device))
+    return StoredTensors(file, {name: name for name in state})
 
 
 def part(tensors: Mapping[str, Tensor], prefix: str) -> State:

@@ -80,9 +80,9 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
         TRAIN: Requirement(training | copied | search, files | checkpoint),
     }
     if may_try(config, sizes.num_texts):
-        # The copy of the best network of the first trial is freed when that ends.
-        second = {"second trial": terms.tables + terms.encoder_table}
-        found[TRIAL] = Requirement(found[TRAIN].memory | second, found[TRAIN].disk)
+        # While the second trial runs, the first one is in its checkpoint, and so is what both start with.
+        first = {"first trial": terms.tables + terms.table_state + terms.row_state + terms.encoder_table}
+        found[TRIAL] = Requirement(found[TRAIN].memory, found[TRAIN].disk | first)
     if terms.validates:
         fitted = training | search | knn | lexical | {"ranker": RANKER}
         found[FIT] = Requirement(fitted, files | checkpoint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from unidex.scoring.linear_ranker import LinearWeights
 from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import Rarity
 from unidex.scoring.scorer import FittedRanker
+from unidex.storage.allocator import give_back_memory
 from unidex.storage.atomic import write_text
 from unidex.training.analyser_choice import choose_analyser
 from unidex.training.centroid_fusion import add_centroids
@@ -120,6 +122,7 @@ class Run:
         stages = self._earlier_stages(resume=resume)
         best = self._best_trial(resume=resume)
         network, config, result = best.trainer.network, best.config, best.result
+        give_back_memory()
         with progress.phase(FIT):
             ranker, calibration = self._fit(best, resume=resume)
         if config.train.decay_epochs > 0:
@@ -127,6 +130,7 @@ class Run:
                 "Final training: all %d texts, also those held out before, while learning rates decay to 0.",
                 len(self.dataset.train),
             )
+            give_back_memory()
             with progress.phase(FINISH):
                 network, result = self._decay(best, resume=resume)
         metrics["training"] = result if not stages else summarise_stages(stages | {self._last: result})
@@ -158,6 +162,7 @@ class Run:
         labels = LabelSet.of(self.dataset)
         train = (self._networks.texts, self.dataset.train.positives)
         logger.info("Building the search index of %d labels.", len(labels))
+        give_back_memory()
         with progress.phase(INDEX):
             model = Model.build(
                 self._whole(config),
@@ -235,8 +240,8 @@ class Run:
             self._networks.start_trials()
         best: _Trial | None = None
         values: dict[str, float] = {}
-        trained: dict[str, torch.Tensor] = {}
-        for name, changes in tried.items():
+        resting: Mapping[str, torch.Tensor] | None = None
+        for number, (name, changes) in enumerate(tried.items()):
             config = changed(self.config, changes)
             if config.train.decay_epochs > 0:
                 config = changed(config, {"train": {"schedule": "constant"}})
@@ -254,15 +259,18 @@ class Run:
             # Of equal trials the first stays: the plain one.
             if best is None or values[name] > max(values[other] for other in values if other != name):
                 best = _Trial(config, trainer, choice, result)
-                trained = self._networks.encoder_state() if len(tried) > 1 else {}
+                # All trials share the encoder, and the next one needs the memory.
+                resting = trainer.rest(self._networks.shared_table) if number + 1 < len(tried) else None
+            # Its memory is free before the next one starts, or the best one is restored.
+            del trainer
+            give_back_memory()
         assert best is not None
         for name in values.keys() - {PLAIN}:
             decision = "with" if values[name] > values[PLAIN] else "without"
             found = (decision, TRIALS[name], values[name], values[PLAIN])
             logger.info("The model trains %s %s: held-out texts score %.2f with them, %.2f without.", *found)
-        if trained:
-            # All trials share the encoder, which is now as the last one left it.
-            self._networks.restore_encoder(trained)
+        if resting is not None:
+            best.trainer.restore(resting)
         return best
 
     def _fit(self, best: _Trial, *, resume: bool) -> tuple[FittedRanker | None, Calibration | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from unidex.nn.assembly import build_network
 from unidex.nn.initialisation import initialise_biases, initialise_classifiers
 from unidex.nn.label_tree import LabelTree
 from unidex.nn.network import BLOCK, Network
+from unidex.nn.row_table import RowTable
 from unidex.training.chosen_rows import chosen
+from unidex.training.network_state import copied
 from unidex.training.parts_setup import has_parts, label_graph, make_parts
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.transfer import inherit, surrogate_set
@@ -51,7 +54,7 @@ class StageNetworks:
         self.processes = processes
         torch.manual_seed(seed)
         self._encoder = encoders.build_encoder(config, dataset.train.texts, dataset.labels.encoder_texts)
-        self._initial: dict[str, torch.Tensor] | None = None
+        self._initial: Mapping[str, torch.Tensor] | None = None
         self._previous: tuple[Network, Config] | None = None
         self._tree: LabelTree | None = None
         # Texts are read once: a resumed run finds them as the first one left them. One process writes, the rest read.
@@ -84,18 +87,21 @@ class StageNetworks:
 
     def start_trials(self) -> None:
         """Let every later network start with the encoder as it is now."""
-        self._initial = self.encoder_state()
+        state = dict(self._encoder.state_dict())
+        if self.shared_table is not None:
+            state["table"] = self.shared_table.weight
+        file = None if self.folder is None else self.folder / f"initial-{self.processes.rank}.safetensors"
+        self._initial = copied(state, file)
 
-    def encoder_state(self) -> dict[str, torch.Tensor]:
-        """A copy of the encoder's weights."""
-        found = {name: tensor.clone() for name, tensor in self._encoder.state_dict().items()}
-        return found | ({"table": self._encoder.table.weight.clone()} if hasattr(self._encoder, "table") else {})
+    @property
+    def shared_table(self) -> RowTable | None:
+        """The row table of the encoder, which is one for all trials."""
+        return getattr(self._encoder, "table", None)
 
-    def restore_encoder(self, state: dict[str, torch.Tensor]) -> None:
-        """Take weights that `encoder_state` has copied."""
-        self._encoder.load_state_dict({name: tensor for name, tensor in state.items() if name != "table"})
-        if "table" in state:
-            self._encoder.table.weight = state["table"].clone()
+    def _restore_encoder(self, state: Mapping[str, torch.Tensor]) -> None:
+        self._encoder.load_state_dict({name: state[name] for name in state if name != "table"})
+        if self.shared_table is not None:
+            self.shared_table.load(state, "table")
 
     def training_set(self, config: Config, rows: NDArray[np.int64] | None) -> TrainingSet:
         """These train texts, or all, with the label texts that the recipe adds."""
@@ -119,7 +125,7 @@ class StageNetworks:
         """A network before training, or, in a later stage, as the previous stage left it."""
         torch.manual_seed(self.seed)
         if self._initial is not None:
-            self.restore_encoder(self._initial)
+            self._restore_encoder(self._initial)
         if encoders.get(config.encoder.kind).can.has_staged_dropout:
             self._encoder.set_dropout(config.encoder.dropout, config.encoder.layer_dropout)
         shard = self.processes.shard(data.labels.shape[0])

@@ -310,10 +310,10 @@ def test_a_damaged_folder_is_named(tmp_path):
         FeatureExtractor.load(tmp_path)
     (tmp_path / "features.json").write_text(json.dumps(about))
     np.save(tmp_path / "idf.npy", np.zeros(2, dtype=np.float32))
-    with pytest.raises(ModelError, match=r"idf\.npy: a saved array must have shape"):
+    with pytest.raises(ModelError, match=r"idf\.npy: there must be one number per feature"):
         FeatureExtractor.load(tmp_path)
-    (tmp_path / "keys.npy").write_bytes(b"no array")
-    with pytest.raises(ModelError, match=r"keys\.npy: a saved array cannot be read"):
+    (tmp_path / "keys.numbers").write_bytes(b"no numbers")
+    with pytest.raises(ModelError, match=r"keys\.numbers: numbers must be here, but cannot be read"):
         FeatureExtractor.load(tmp_path)
 
 

@@ -8,6 +8,7 @@ from unidex.index import load
 from unidex.index.exact import ExactIndex
 from unidex.index.stored_rows import read_rows, write_rows
 from unidex.storage.eight_bits import rounded
+from unidex.storage.small_numbers import load_numbers, save_numbers
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 3e38, -1e16])
@@ -26,8 +27,8 @@ def test_a_scale_that_no_vector_has_is_refused(tmp_path, number):
     rows = rounded(np.random.default_rng(0).normal(size=(9, 64)).astype(np.float32))
     write_rows(tmp_path, rows.shape, [rows])
     assert np.array_equal(read_rows(tmp_path, rows.shape), rows)
-    scales = np.load(tmp_path / "vectors_scales.npy")
+    scales = load_numbers(tmp_path / "vectors_scales", (None, None), np.float32)
     scales[4, 0] = number
-    np.save(tmp_path / "vectors_scales.npy", scales)
-    with pytest.raises(ModelError, match=r"vectors_scales\.npy must hold numbers"):
+    save_numbers(tmp_path / "vectors_scales", scales)
+    with pytest.raises(ModelError, match=r"vectors_scales must hold numbers"):
         read_rows(tmp_path, rows.shape)

@@ -449,11 +449,8 @@ def test_similarities_of_texts_in_lists_are_inner_products(monkeypatch):
 def test_snippets_are_saved_and_grow_with_remembered_texts(tmp_path):
     model = random_model("auto")
     model.save(tmp_path / "model")
-    assert (tmp_path / "model" / "neighbours" / "texts.bytes.npy").stat().st_size < 20 * 90 + 200
+    assert (tmp_path / "model" / "neighbours" / "texts.texts").stat().st_size < 20 * 90
     loaded = Model.load(tmp_path / "model")
-    # Mapped, not read.
-    block = loaded.scorer.knn.snippets._first._block
-    assert isinstance(block.base if not isinstance(block, np.memmap) else block, np.memmap)
     text = "an unheard of thing, of more than twenty characters"
     pair = sparse.csr_array(([1.0], [5], [0, 1]), shape=(1, 12))
     (before,) = explain(loaded, text, labels=[5])
@@ -502,11 +499,14 @@ def test_damaged_snippets_are_refused(tmp_path):
     kept.write(tmp_path)
     again = Snippets.read(tmp_path, 4, 3)
     assert [again[row] for row in range(4)] == ["red", "", "h?t", "\u65e5\u672c\u8a9e"]
-    with pytest.raises(ModelError, match="must hold the beginnings of 5 texts as its manifest says, but holds 4"):
-        Snippets.read(tmp_path, 5, 3)
-    (tmp_path / "texts.ends.npy").write_bytes(b"x")
-    with pytest.raises(ModelError, match=r"snippets must be whole, but: .*; build it again"):
-        Snippets.read(tmp_path, 4, 3)
+    with pytest.raises(ModelError, match="there must be 5 texts"):
+        Snippets.read(tmp_path, 5, 3)[0]
+    with pytest.raises(ModelError, match=r"texts\.blocks"):
+        Snippets.read(tmp_path, 5000, 3)
+    content = (tmp_path / "texts.texts").read_bytes()
+    (tmp_path / "texts.texts").write_bytes(content[:-1] + b"x")
+    with pytest.raises(ModelError, match="texts cannot be read"):
+        Snippets.read(tmp_path, 4, 3)[0]
     with pytest.raises(ValueError, match=r"there must be one snippet per training text \(3\), but there are 4"):
         KnnPart.of(np.eye(3, dtype=np.float32), sparse.csr_array((3, 2)), snippets=kept)
     part = KnnPart.of(np.eye(4, dtype=np.float32), sparse.csr_array((4, 2)), snippets=kept)

@@ -1,17 +1,22 @@
-"""Model folders of formats 1 and 2, which have settings and files under former names, are read and predict the same."""
+"""Model folders of earlier formats, with other names of settings and other files, are read and predict the same."""
 
 import hashlib
 import json
 import re
 import tomllib
+import zlib
 
 import numpy as np
 import pytest
 
 from helpers.synthetic import QUICK, topics
 from unidex.config.renamed import RENAMED
-from unidex.model.folder import FORMAT
+from unidex.data.texts import Texts
+from unidex.model.explanation import explain
+from unidex.model.folder import FORMAT, _hashes
 from unidex.model.model import Model
+from unidex.scoring import nearest_texts
+from unidex.storage.small_numbers import load_numbers
 from unidex.verbs.train import train
 
 CASES = {
@@ -22,6 +27,56 @@ CASES = {
 
 # The names of format 2 that are no longer those of today.
 RENAMED_2 = {"predict.combine": "predict.rank"}
+
+
+def to_format_4(folder):
+    """Write numbers, names and snippets as they were before they were compressed."""
+    model = Model.load(folder)
+    features, snippets = model.encoder.features, model.scorer.knn.snippets
+    np.save(folder / "encoder" / "idf.npy", features.idf)
+    for name, texts in (("encoder/names", features.names), ("neighbours/texts", snippets)):
+        if texts is not None:
+            (folder / f"{name}.texts").unlink()
+            (folder / f"{name}.blocks.npy").unlink()
+            Texts.of([texts[row] for row in range(len(texts))]).save(folder / name)
+    for file in sorted(folder.rglob("*.numbers")):
+        content = file.read_bytes()
+        about = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        values = load_numbers(file.with_suffix(""), tuple(about["shape"]), np.dtype(about["type"]).type)
+        if file.stem == "match_words":
+            values = values[load_numbers(file.with_name("match_places"), (None,), np.int64)]
+        if file.stem != "match_places":
+            np.save(file.with_suffix(".npy"), values)
+    for file in folder.rglob("*.numbers"):
+        file.unlink()
+    lists = folder / "neighbours" / "lists.faiss.zz"
+    if lists.exists():
+        lists.with_suffix("").write_bytes(zlib.decompress(lists.read_bytes()))
+        lists.unlink()
+    (folder / "manifest.json").write_text(json.dumps({"format": 4, "files": _hashes(folder)}), encoding="utf-8")
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_folder_of_format_4_predicts_and_explains_the_same(is_listed, tmp_path, monkeypatch):
+    if is_listed:
+        monkeypatch.setattr(nearest_texts, "EXACT_UP_TO", 50)
+    texts = list(topics().test.texts)
+    settings = [*QUICK, "train.epochs=2", "train.validation=0.3", "predict.rank=learned", "predict.snippet_length=12"]
+    model = train(topics(), "unidec", settings=[*settings, "predict.precision=int8"], out=tmp_path / "model")
+    assert (tmp_path / "model" / "neighbours" / "lists.faiss.zz").exists() == is_listed
+    wanted = model.predict(texts, 5)
+    reasons = explain(model, texts[0], k=2)
+    to_format_4(tmp_path / "model")
+    assert not list((tmp_path / "model").rglob("*.numbers"))
+    old = Model.load(tmp_path / "model")
+    old.save(tmp_path / "again")
+    assert not list((tmp_path / "again").rglob("starts.npy"))
+    for loaded in (old, Model.load(tmp_path / "again")):
+        found = loaded.predict(texts, 5)
+        assert found.ids.tolist() == wanted.ids.tolist()
+        assert np.array_equal(found.scores, wanted.scores)
+        assert explain(loaded, texts[0], k=2) == reasons
+        assert loaded.train_texts.contains(topics().train.texts).all()
 
 
 def to_format(folder, number):
@@ -57,7 +112,7 @@ def test_a_folder_of_an_earlier_format_predicts_the_same(case, number, tmp_path)
     texts = list(topics().test.texts)
     model = train(topics(), "unidec", settings=[*QUICK, "train.epochs=2", *CASES[case]], out=tmp_path / "model")
     wanted = model.predict(texts, 5)
-    assert json.loads((tmp_path / "model" / "manifest.json").read_text())["format"] == FORMAT == 4
+    assert json.loads((tmp_path / "model" / "manifest.json").read_text())["format"] == FORMAT == 5
     to_format(tmp_path / "model", number)
     old = tomllib.loads((tmp_path / "model" / "config.toml").read_text(encoding="utf-8"))["predict"]
     names = {"neighbours", "num_neighbours", "prior", "fuse", "keep_texts"} if number == 1 else {"combine", "knn"}

@@ -61,12 +61,7 @@ def test_the_folder_keeps_what_is_known_of_labels(model, folder, tmp_path):
     assert line["notation"] == "X.23"
     assert line["texts"][0] == {"text": "gadget gizmo", "language": "en"}
     # Labels of which nothing else is known have no further keys.
-    assert set(json.loads((folder / "labels.jsonl").read_text().splitlines()[0])) == {
-        "uid",
-        "text",
-        "frequency",
-        "removed",
-    }
+    assert set(json.loads((folder / "labels.jsonl").read_text().splitlines()[0])) == {"uid", "text", "frequency"}
     model.save(tmp_path / "again")
     again = Model.load(tmp_path / "again")
     assert again.labels.concepts == CONCEPTS

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from unidex.nn.row_table import RowAdagrad, RowAdam, RowSGD, RowTable, Touched, merged
+from unidex.storage.tensors import StoredTensors, save_tensors
 
 
 def run(optimiser, ids, grads, lr=0.1):
@@ -140,3 +141,25 @@ def test_grow_appends_rows():
     table = RowTable(torch.zeros(2, 3))
     table.grow(torch.ones(1, 3))
     assert table.weight.tolist() == [[0, 0, 0], [0, 0, 0], [1, 1, 1]]
+
+
+def test_a_table_whose_memory_was_freed_takes_saved_rows(tmp_path):
+    rows = torch.arange(6.0).view(3, 2)
+    save_tensors({"a": rows, "b": rows + 1}, tmp_path / "saved")
+    table = RowTable(rows.clone())
+    for tensors in ({"a": rows, "b": rows + 1}, StoredTensors(tmp_path / "saved", {"a": "a", "b": "b"})):
+        table.free()
+        assert table.weight.numel() == 0
+        table.load(tensors, "b")
+        assert torch.equal(table.weight, rows + 1)
+        # Its memory stays where it is.
+        place = table.weight.data_ptr()
+        table.load(tensors, "a")
+        assert torch.equal(table.weight, rows)
+        assert table.weight.data_ptr() == place
+
+
+def test_a_table_in_a_file_is_not_freed(tmp_path):
+    table = RowTable.mapped(tmp_path / "table", 2, 3)
+    table.free()
+    assert table.weight.shape == (2, 3)

@@ -14,6 +14,8 @@ from unidex.scoring import nearest_texts as nearest
 from unidex.scoring.knn import KnnPart, softmax_shares
 from unidex.scoring.knn_join import join_scores
 from unidex.scoring.nearest_texts import NearestTexts
+from unidex.storage import small_numbers
+from unidex.storage.small_numbers import load_numbers, save_numbers
 from unidex.topk import TopK
 
 EYE = np.eye(3, dtype=np.float32)
@@ -256,6 +258,7 @@ def is_mapped(array):
 
 def test_many_pairs_are_mapped_and_can_be_saved_over_themselves(tmp_path, monkeypatch):
     monkeypatch.setattr(neighbours, "MAPPED_ABOVE", 1)
+    monkeypatch.setattr(small_numbers, "MAPPED_FROM", 1)
     part = KnnPart.of(unit_vectors(40, 8), random_positives(40, 20, graded=True))
     part.save(tmp_path / "part")
     loaded = KnnPart.load(tmp_path / "part")
@@ -288,10 +291,10 @@ def test_a_damaged_part_is_refused(num_texts, tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("labels.npy", lambda labels: labels + 20, "pairs of texts and labels below 20"),
-        ("labels.npy", lambda labels: labels - 1000, "pairs of texts and labels below 20"),
-        ("labels.npy", lambda labels: labels.astype(float), "pairs of texts and labels below 20"),
-        ("starts.npy", lambda starts: starts[::-1].copy(), "pairs of texts and labels below 20"),
+        ("labels", lambda labels: labels + 20, "pairs of texts and labels below 20"),
+        ("labels", lambda labels: labels - 1000, "pairs of texts and labels below 20"),
+        ("labels", lambda labels: labels.astype(float), "of type float64, not int32"),
+        ("starts", lambda starts: starts[::-1].copy(), "pairs of texts and labels below 20"),
         ("targets.npy", lambda targets: targets * np.nan, "finite float32"),
         ("vectors.npy", lambda vectors: vectors.astype(int), "must hold float16, but holds int64"),
         ("vectors.npy", lambda vectors: vectors * np.float16(np.inf), "finite"),
@@ -299,7 +302,11 @@ def test_a_damaged_part_is_refused(num_texts, tmp_path):
 )
 def test_numbers_that_cannot_be_are_refused(name, change, message, tmp_path):
     saved(tmp_path / "part", 40)
-    np.save(tmp_path / "part" / name, change(np.load(tmp_path / "part" / name)))
+    file = tmp_path / "part" / name
+    if file.suffix:
+        np.save(file, change(np.load(file)))
+    else:
+        save_numbers(file, change(load_numbers(file, (None,), np.int32)))
     with pytest.raises(ModelError, match=message):
         KnnPart.load(tmp_path / "part")
 

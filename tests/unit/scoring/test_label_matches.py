@@ -15,6 +15,7 @@ from unidex.features.analyser import Analyser
 from unidex.scoring import label_matches
 from unidex.scoring.label_matches import MATCHES, LabelMatches
 from unidex.scoring.lexical_columns import Reading
+from unidex.storage.small_numbers import save_numbers
 
 LABELS = ["sea turtles", "mercury (planet)", "mercury", "sea", "", "(only brackets)", "Turtles of the sea", "日本"]
 TEXTS = ["A sea of turtles: SEA!", "mercury", "", "...", "日本 and the only brackets", "sea turtles of the sea " * 9]
@@ -111,10 +112,14 @@ def test_stems_and_parts_of_compounds_match():
 def test_damaged_files_are_refused_and_missing_ones_are_of_an_earlier_version(tmp_path):
     assert LabelMatches.load(tmp_path, 2, Reading()) is None
     LabelMatches.of(["a b", "c"]).save(tmp_path)
-    np.save(tmp_path / "match_labels.npy", np.array([0, 7]))
+    save_numbers(tmp_path / "match_labels", np.array([0, 7]))
     with pytest.raises(ModelError, match="must be those of 2 labels"):
         LabelMatches.load(tmp_path, 2, Reading())
-    np.save(tmp_path / "match_labels.npy", np.array([0, 1]))
-    np.save(tmp_path / "match_texts.npy", np.zeros((2, 3), dtype=np.int64))
+    save_numbers(tmp_path / "match_labels", np.array([0, 1]))
+    save_numbers(tmp_path / "match_places", np.array([0, 1, 3]))
+    with pytest.raises(ModelError, match="places must be those of 3 words"):
+        LabelMatches.load(tmp_path, 2, Reading())
+    save_numbers(tmp_path / "match_places", np.array([0, 1, 2]))
+    save_numbers(tmp_path / "match_texts", np.zeros((2, 3), dtype=np.int64))
     with pytest.raises(ModelError, match="match_texts"):
         LabelMatches.load(tmp_path, 2, Reading())

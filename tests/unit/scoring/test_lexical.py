@@ -14,6 +14,7 @@ from unidex.features.analyser import Analyser
 from unidex.scoring import lexical, lexical_columns, lexical_rows
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.lexical_columns import Reading
+from unidex.storage.small_numbers import load_numbers, save_numbers
 
 LABELS = [
     "Sea turtles",
@@ -230,19 +231,21 @@ def test_a_folder_has_the_same_part_bit_by_bit(tmp_path):
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("columns.npy", lambda values: values + (1 << 17)),
-        ("columns.npy", lambda values: values - (1 << 17)),
-        ("columns.npy", lambda values: values[:-1]),
-        ("starts.npy", lambda values: values[::-1].copy()),
-        ("starts.npy", lambda values: values[:-1]),
-        ("frequencies.npy", lambda values: values[:-1]),
-        ("num_counted.npy", lambda values: np.append(values, 1)),
+        ("columns", lambda values: values + (1 << 17)),
+        ("columns", lambda values: values - (1 << 17)),
+        ("columns", lambda values: values[:-1]),
+        ("starts", lambda values: values[::-1].copy()),
+        ("starts", lambda values: values[:-1]),
+        ("frequencies", lambda values: values[:-1]),
+        ("num_counted", lambda values: np.append(values, 1)),
     ],
 )
 def test_a_damaged_folder_is_refused(tmp_path, name, change):
     part = LexicalPart.of(LABELS)
     part.save(tmp_path / "lexical")
-    np.save(tmp_path / "lexical" / name, change(np.load(tmp_path / "lexical" / name)))
+    file, types = tmp_path / "lexical" / name, {"columns": np.int32, "frequencies": np.int32}
+    shape = (None,)
+    save_numbers(file, change(load_numbers(file, shape, types.get(name, np.int64))))
     with pytest.raises(ModelError):
         LexicalPart.load(tmp_path / "lexical", part.num_labels)
 
@@ -400,6 +403,6 @@ def test_labels_with_further_texts_come_later_and_are_saved(tmp_path):
         assert one.overlaps(one.rows(["sea plugh"]), np.array([[12, 11]]))["word_coverage"].tolist() == [[1.0, 1.0]]
     hidden = np.isin(np.arange(13), [1])
     assert part.search(part.rows(["xyzzy"]), 1, hidden).ids.tolist() == [[-1]]
-    np.save(tmp_path / "lexical/further_labels.npy", np.array([1, 1, 4, 99]))
+    save_numbers(tmp_path / "lexical" / "further_labels", np.array([1, 1, 4, 99]))
     with pytest.raises(ModelError, match="labels must ascend and be below 13"):
         LexicalPart.load(tmp_path / "lexical", part.num_labels)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from unidex.storage import allocator as memory
-from unidex.storage.allocator import keep_freed_memory
+from unidex.storage.allocator import give_back_memory, keep_freed_memory
+from unidex.storage.resources import process_memory
 
 
 def test_the_glibc_setting_is_made_and_memory_still_works():
@@ -28,3 +29,22 @@ def test_a_system_without_the_setting_says_so(monkeypatch):
     monkeypatch.setattr(memory.sys, "platform", "linux")
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: object())
     assert keep_freed_memory() is False
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives memory back on demand")
+def test_memory_that_was_freed_goes_back_to_the_system():
+    keep_freed_memory()
+    blocks = [np.ones(1 << 17, dtype=np.float32) for _ in range(200)]
+    last = np.ones(1 << 10)
+    cycle = [blocks]
+    cycle.append(cycle)
+    before = process_memory()
+    del blocks, cycle
+    give_back_memory()
+    assert process_memory() < before - 50_000_000
+    assert last.sum() == 1 << 10
+
+
+def test_a_system_that_gives_nothing_back_says_so(monkeypatch):
+    monkeypatch.setattr(memory.sys, "platform", "darwin")
+    assert give_back_memory() is False

@@ -25,6 +25,7 @@ from unidex.errors import ModelError
 from unidex.index.base import read_manifest
 from unidex.model.journal import manifest_hash
 from unidex.storage.atomic import write_text
+from unidex.storage.eight_bits import num_weights
 from unidex.storage.mapped import load_array
 
 FORMAT = 1
@@ -171,9 +172,8 @@ def num_parameters(folder: Path) -> int:
     try:
         for file in folder.rglob("*.safetensors"):
             with safe_open(file, framework="numpy") as weights:
-                # The scales of rows of 8 bits were not learned.
-                names = [name for name in weights.keys() if not name.endswith(".scales")]  # noqa: SIM118
-                total += sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
+                sizes = {name: math.prod(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
+            total += sum(num_weights(name, size) for name, size in sizes.items())
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{folder}: the weights cannot be read ({error}); copy the model again") from None
     return total
