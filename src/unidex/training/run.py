@@ -159,6 +159,8 @@ class Run:
             return None
         learned = self.dataset.train.positives if config.train.decay_epochs > 0 else best.trainer.data.positives
         settle_unseen(network, config, learned)
+        # With its optimisers and its texts, of which the index needs nothing.
+        del best
         labels = LabelSet.of(self.dataset)
         train = (self._networks.texts, self.dataset.train.positives)
         logger.info("Building the search index of %d labels.", len(labels))

@@ -1,4 +1,5 @@
 import json
+import mmap
 import shutil
 
 import numpy as np
@@ -251,7 +252,7 @@ def test_a_saved_part_answers_the_same(num_texts, graded, tmp_path):
 
 def is_mapped(array):
     """Whether an array is a view of a file, through whatever other views."""
-    while array is not None and not isinstance(array, np.memmap):
+    while array is not None and not isinstance(array, (np.memmap, mmap.mmap)):
         array = getattr(array, "base", None)
     return array is not None
 
