@@ -9,6 +9,8 @@ them; with one, the last column is the standard deviation of P@1 over the fits.
 weighted sum         no ranker: the heads, the kNN part and the label prior with the weights that were chosen
 without ...          a ranker that neither reads these features nor gets the candidates that this part finds
 free trees           trees that may follow the held-out texts in any direction, without monotone constraints
+rising matches       trees whose score never falls where a match is more frequent, earlier, longer or more often right
+three match features the same without the other features of matches
 three fits           the mean of three such rankers
 three small fits     the mean of three rankers with a third of the trees each, at three times the learning rate
 centroids            cosine with the mean vector of the label's train texts, by either head
@@ -76,6 +78,7 @@ PARTS = {
         ("word_", "char_", "_length", *MATCHES), replace(BoostedTreesRanker.counts, lexical=0, matches=0)
     ),
     "without gaps and places": Part(("_gap", "_place")),
+    "three match features": Part(("match_texts", "match_words", "match_ambiguity", "num_matches")),
 }
 
 
@@ -171,6 +174,8 @@ def more_neighbours(pairs: Pairs) -> dict[str, Array]:
     return pairs.compared("more_neighbours", np.concatenate(parts))
 
 
+# How a score may change where a feature of matches rises.
+RISING = {"match_count": 1, "match_rate": 1, "match_words": 1, "match_first": -1}
 FEATURES: dict[str, Callable[[Pairs], dict[str, Array]]] = {
     "centroids": centroids,
     "prototypes": prototypes,
@@ -178,7 +183,7 @@ FEATURES: dict[str, Callable[[Pairs], dict[str, Array]]] = {
     "ridge": ridge,
     "more neighbours": more_neighbours,
 }
-ROWS = ("auto", "weighted sum", *PARTS, "free trees", "three fits", "three small fits", *FEATURES)
+ROWS = ("auto", "weighted sum", *PARTS, "rising matches", "free trees", "three fits", "three small fits", *FEATURES)
 
 
 @dataclass(frozen=True)
@@ -216,7 +221,8 @@ class Judge:
         settings |= {"feature_fraction": 0.5} if is_free else {}
         settings |= {"learning_rate": 3 * settings["learning_rate"]} if is_small else {}
         trees = boosted_trees._NUM_TREES // (3 if is_small else 1)
-        direction = (lambda name: 0) if is_free else boosted_trees._direction
+        own, matches = boosted_trees._direction, RISING if "match" in name and "without" not in name else {}
+        direction = (lambda name: 0) if is_free else (lambda name: matches.get(name, own(name)))
         with mock.patch.multiple(boosted_trees, _SETTINGS=settings, _direction=direction, _NUM_TREES=trees):
             some = {name: values[counts] for name, values in known.items()}
             fitted = BoostedTrees.fit(some, contains(self.split.positives, ids)[counts], self.rarity)

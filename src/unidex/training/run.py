@@ -205,7 +205,8 @@ class Run:
             prepared = (self._networks.texts, self._networks.labels)
             try:
                 new = Validation.of(self.dataset, share, self.seed, *prepared, self.processes)
-                self._validation = new = replace(new, analyser=self._networks.analyser)
+                new = replace(new, analyser=self._networks.analyser)
+                self._validation = new = new.with_new_labels() if self.config.predict.rank == "learned" else new
                 logger.info(
                     "Training on %d texts; %d are held out, to decide when to stop and how to rank.",
                     len(new.rows),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -38,7 +38,7 @@ from unidex.training.chosen_rows import chosen
 from unidex.training.held_out import NothingHeldOutError, held_out_rows, held_out_share
 from unidex.training.lexical_setup import lexical_part
 from unidex.training.pretrained_vectors import PretrainedVectors
-from unidex.training.ranker_fit import fit_ranker
+from unidex.training.ranker_fit import MIN_TREES, fit_ranker
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Validation:
     """Held-out training texts, on which a network in training is scored.
 
     Labels that only these texts have are left out, as positives and as answers: the final model is trained on all texts
-    and knows them, so that a choice must not favour labels without training texts.
+    and knows them, so that a choice must not favour labels without training texts. See ``with_new_labels``.
 
     Attributes:
         dataset: the data set whose train split is divided.
@@ -130,6 +130,17 @@ class Validation:
         kept = Split.of(split.texts, left, split.filter_pairs).take(answered)
         own = processes.own_rows(labels)
         return cls(dataset, rows, split, texts[held_out], answered, kept, texts, own, lost, processes)
+
+    def with_new_labels(self) -> Validation:
+        """All held-out texts with all of their labels, where these are few and most have no label of the others.
+
+        New texts will mostly have labels that no train text has, too, and one or two answered texts decide by chance.
+        """
+        labelled = np.flatnonzero(np.diff(self.held_out.positives.indptr))
+        if 2 * len(self.answered) >= len(labelled) or len(labelled) >= MIN_TREES:
+            return self
+        no_labels = np.empty(0, dtype=np.int64)
+        return replace(self, answered=labelled, split=self.held_out.take(labelled), forbidden=no_labels)
 
     @cached_property
     def texts(self) -> Any:

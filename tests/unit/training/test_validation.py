@@ -21,6 +21,7 @@ from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
 from unidex.scoring.network_metrics import metric_value, metrics_of
 from unidex.training import trials as trying
+from unidex.training import validation as validating
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.trials import TRIALS, plan_trials
 from unidex.training.validation import Validation
@@ -51,6 +52,26 @@ def test_labels_that_only_validation_texts_have_are_neither_asked_for_nor_answer
     assert len(validation.split) == len(validation.texts)
     # The texts are those of the rows that are left.
     assert list(validation.split.texts) == [data.train.texts[row] for row in validation.texts]
+
+
+@pytest.mark.parametrize(("num_shared", "num_few", "all_count"), [(10, 200, True), (70, 200, False), (10, 40, False)])
+def test_where_most_of_a_few_held_out_texts_have_new_labels_all_count(monkeypatch, num_shared, num_few, all_count):
+    monkeypatch.setattr(validating, "MIN_TREES", num_few)
+    data = topics(num_labels=120, num_train=100)
+    # The first texts share label 110, the others have one of their own, and the last has none.
+    labels = np.where(np.arange(99) < num_shared, 110, np.arange(99))
+    positives = sparse.csr_array((np.ones(99, np.float32), (np.arange(99), labels)), shape=(100, 120))
+    some = Dataset("new", data.labels, Split.of(data.train.texts, positives), data.test)
+    before = Validation.of(some, 0.5, 0, np.arange(100), np.arange(120), ALONE)
+    after = before.with_new_labels()
+    assert set(before.split.positives.indices) == {110}
+    if not all_count:
+        assert after is before
+        return
+    assert len(after.forbidden) == 0
+    assert len(after.split) == len(after.texts) == np.count_nonzero(before.held_out_texts != 99)
+    assert list(after.split.texts) == [data.train.texts[row] for row in after.texts]
+    assert set(after.split.positives.indices) == {110, *after.texts[after.texts >= num_shared]}
 
 
 def test_labels_that_no_text_has_may_be_answered():
