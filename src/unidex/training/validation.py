@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 CHOICE_TEXTS, EPOCH_TEXTS = 3000, 800
 # Labels per text among which weights are chosen.
 _CANDIDATES = 64
+# With fewer answered texts, others decide too.
+_MIN_ANSWERED = 10
 # The vectors of a frozen encoder cost a pass per text in prediction: they must raise the metric by this share.
 _PRETRAINED_GAIN = 0.005
 
@@ -132,12 +134,12 @@ class Validation:
         return cls(dataset, rows, split, texts[held_out], answered, kept, texts, own, lost, processes)
 
     def with_new_labels(self) -> Validation:
-        """All held-out texts with all of their labels, where these are few and most have no label of the others.
+        """All held-out texts with all of their labels, where these are few and hardly any has a label of the others.
 
-        New texts will mostly have labels that no train text has, too, and one or two answered texts decide by chance.
+        New texts will mostly have labels that no train text has, too, and a few answered texts decide by chance.
         """
         labelled = np.flatnonzero(np.diff(self.held_out.positives.indptr))
-        if 2 * len(self.answered) >= len(labelled) or len(labelled) >= MIN_TREES:
+        if len(self.answered) >= min(_MIN_ANSWERED, len(labelled) / 2) or len(labelled) >= MIN_TREES:
             return self
         no_labels = np.empty(0, dtype=np.int64)
         return replace(self, answered=labelled, split=self.held_out.take(labelled), forbidden=no_labels)
