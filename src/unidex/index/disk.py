@@ -1,7 +1,7 @@
 """Approximate search past memory: codes in lists find candidates, and vectors mapped from a file score them.
 
-Both files are mapped, so that an index opens in milliseconds and the system keeps as much of it in memory as there is
-room for. How it is built is in `unidex.index.disk_lists`.
+The vectors are mapped, and the system keeps as much of them in memory as there is room for. Codes and ids, a tenth of
+the size, are read into memory. How it is built is in `unidex.index.disk_lists`.
 
 Labels that are added or get another vector are compared with every text until they are many; then the index is built
 again.

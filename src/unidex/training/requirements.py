@@ -30,7 +30,8 @@ ENTRY = 8  # bytes of a stored feature: id and weight
 SEARCH = 110 << 20
 # Ranker: candidates of at most 3,000 held-out texts with their features, and the trees.
 RANKER = 80 << 20
-LABEL_MARKS = 9  # bytes of a label's number of texts, and of the mark that it was removed
+LABEL_MARKS = 1  # byte of a label: the mark that it was removed
+EVALUATED = 20  # bytes of a label's hits at three places, its truth and its weight
 LEXICAL_ENTRIES = 1.1  # words and n-grams per byte of a label text
 
 
@@ -95,7 +96,10 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     index = {"index": index_disk + terms.codes} if kind == "disk" else {}
     folder = {"model folder": terms.model_folder} | ({"index": index_disk} if index_disk else {})
     found[INDEX] = Requirement(built | {"block of rows": SEARCH // 2}, files | checkpoint | index)
-    found[TEST] = Requirement(built | {"predictions": SEARCH // 2}, files | checkpoint | folder)
+    tested = {"predictions": SEARCH // 2, "evaluation": EVALUATED * sizes.num_labels if sizes.num_test else 0}
+    if kind == "disk":
+        tested[f"index ({kind})"] = terms.lists
+    found[TEST] = Requirement(built | tested, files | checkpoint | folder)
     return found
 
 
@@ -196,6 +200,11 @@ class _Terms:
         return 2 * (self.tables + self.table_state + self.row_state) + self.tables
 
     @property
+    def lists(self) -> int:
+        """Codes and ids of the labels in their lists, of an index on disk."""
+        return self.sizes.num_labels * (self.joined // 4 + 8)
+
+    @property
     def codes(self) -> int:
         """Lists and codes of labels before they are sorted by list."""
         return self.sizes.num_labels * (4 + self.joined // 4)
@@ -259,9 +268,9 @@ class _Terms:
         # Rows that are computed at once are there beside the copy of the index.
         beside = vectors if vectors <= STREAMED_ABOVE else 0
         if kind == "disk":
-            # The lists are there twice while they are brought into the form that is scanned.
-            learned, lists = NUMBER * dim * num_lists(number) * LEARNED_PER_LIST, number * (dim // 4 + 8)
-            return kind, max(learned, 2 * lists + 8 * number), vectors + lists
+            # The lists stay in memory; the order of all labels is there while they are filled.
+            learned = NUMBER * dim * num_lists(number) * LEARNED_PER_LIST
+            return kind, max(learned, self.lists + 8 * number), vectors + self.lists
         if kind == "hnsw":
             return kind, vectors + 272 * number + beside, vectors + 272 * number
         codes = number * dim // 8 + 8 * number if kind == "pq" else 0

@@ -13,6 +13,8 @@ import torch
 from unidex.config import Config
 from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE
+from unidex.encoders import registry as encoders
+from unidex.features.extractor import MAX_COUNTED
 from unidex.training.held_out import MAX_TEXTS as MAX_HELD_OUT
 from unidex.training.loop import Trainer
 from unidex.training.phases import changed, with_metric
@@ -29,7 +31,8 @@ REFERENCE = 0.085
 RANK_TEXT = 2.2e-3  # candidates, features and two fits of the ranker, per held-out text
 PREDICT_TEXT = 0.35e-3  # per test text: search, features, ranking, metrics
 CODE_ROW = 12e-6  # index kind pq, per label
-DISK_ROW = 6e-6  # index kind disk, per label
+DISK_ROW = 3.5e-6  # index kind disk, per label
+COUNTED = 0.6  # share of counting and naming features in the time to read a text; of very many texts, some are counted
 TEXT_ROW = 12e-6  # lists of the kNN part, per text
 
 
@@ -58,9 +61,16 @@ class Speed:
     factor: float
 
     @classmethod
-    def measured(cls, sample: Dataset, config: Config, num_features: int, device: torch.device) -> Speed:
-        """Measure on a sample of a data set; the table of features gets as many rows as it will have."""
-        config = with_metric(fit_sizes(config, len(sample.train), tell=False))
+    def measured(
+        cls, sample: Dataset, config: Config, num_features: int, device: torch.device, num_texts: int = 0
+    ) -> Speed:
+        """Measure on a sample of a data set; the table of features gets as many rows as it will have.
+
+        Batches are those of ``num_texts`` texts. A transformer has those of the sample, because a step takes seconds.
+        """
+        if encoders.get(config.encoder.kind).can.is_pretrained:
+            num_texts = 0
+        config = with_metric(fit_sizes(config, num_texts or len(sample.train), tell=False))
         config = changed(config, {"augment": {"method": "none"}, "train": {"table_storage": "memory"}})
         num_bytes = sample.train.texts.num_bytes + sample.labels.texts.num_bytes
         started = time.process_time()
@@ -152,8 +162,11 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
     num_trained = sizes.num_texts - num_held_out
     epochs = expected_epochs(config)
     validations = max(1, epochs // train.validate_every) if train.validation else 0
-    num_bytes = sizes.num_texts * sizes.text_bytes + sizes.num_labels * sizes.label_bytes
-    found = {PREPARE: num_bytes * speed.read_byte}
+    num_bytes, counted_bytes = (
+        min(limit, sizes.num_texts) * sizes.text_bytes + min(limit, sizes.num_labels) * sizes.label_bytes
+        for limit in (math.inf, MAX_COUNTED)
+    )
+    found = {PREPARE: ((1 - COUNTED) * num_bytes + COUNTED * counted_bytes) * speed.read_byte}
     found |= {stage_phase(name): expected_epochs(part) * epoch(part, num_trained) for name, part in earlier}
     found[TRAIN] = epochs * epoch(config, num_trained) + validations * search(min(EPOCH_TEXTS, num_held_out))
     knn = sizes.num_texts * (speed.encode_text + TEXT_ROW * speed.factor)

@@ -136,7 +136,8 @@ def plan(
             sizes = sizes.with_features(sample_of(dataset), last)
     seconds: dict[str, float] = {}
     if measures_time:
-        speed = Speed.measured(sample_of(dataset), last, sizes.num_features, torch.device("cpu"))
+        measured_on = sample_of(dataset), last, sizes.num_features, torch.device("cpu")
+        speed = Speed.measured(*measured_on, sizes.num_texts)
         seconds = seconds_by_phase(config.in_stages(), sizes, speed, processes)
     return _plan(last, sizes, seconds, processes, out)
 
