@@ -12,7 +12,6 @@ recipe can ask for (`predict.precision`) are saved: bytes of their folders, and 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import tempfile
 from pathlib import Path
@@ -69,16 +68,19 @@ def main() -> None:
 
 def with_bits(model: Model, dataset: Dataset, bits: int) -> Model:
     """The model with vectors of features of so many bits, from which those of texts and labels follow."""
-    network = copy.deepcopy(model.network)
-    for encoder in (network.encoder, network.classifier_encoder):
-        if encoder is not None:
-            encoder.table.weight = torch.from_numpy(EightBitRows.of(encoder.table.weight.numpy(), bits).whole())
+    network = model.network
+    encoders = [encoder for encoder in (network.encoder, network.classifier_encoder) if encoder is not None]
+    plain = [encoder.table.weight for encoder in encoders]
+    for encoder, weight in zip(encoders, plain, strict=True):
+        encoder.table.weight = torch.from_numpy(EightBitRows.of(weight.numpy(), bits).whole())
     config = changed(model.config, {"predict": {"precision": SAVED.get(bits, "float32")}})
     prepare, train_split = network.encoder.prepare, dataset.train
     texts = prepare(list(train_split.texts)), train_split.positives
     snippets = list(train_split.texts)
     labels = prepare(list(dataset.labels.encoder_texts))
     built = Model.build(config, network, model.labels, labels, model.metrics, texts, snippets)
+    for encoder, weight in zip(encoders, plain, strict=True):
+        encoder.table.weight = weight
     old, new = model.scorer, built.scorer
     new.fitted, new.calibration, new.lexical = old.fitted, old.calibration, old.lexical
     built.log, built.train_texts = model.log, model.train_texts

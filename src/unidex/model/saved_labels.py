@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -33,7 +33,7 @@ class _Label(Concept, frozen=True):
 
     uid: str
     text: str
-    frequency: int = 0
+    frequency: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = 0
     removed: bool = False
 
 

@@ -133,3 +133,10 @@ def test_a_model_with_packed_labels_is_the_same_model(monkeypatch, tmp_path):
     again = Model.load(tmp_path / "again")
     assert again.known_shares(["brandnew neverseen"]).known_N.tolist() == [0.5]
     assert again.labels.id_of("n") == data.num_labels
+
+
+@pytest.mark.parametrize("frequency", ["99999999999999999999", "-1", "1e99", '"3"'])
+def test_a_frequency_that_counts_nothing_is_refused(frequency, tmp_path):
+    (tmp_path / "labels.jsonl").write_text(f'{{"uid":"a","text":"b","frequency":{frequency}}}\n')
+    with pytest.raises(ModelError, match=r"labels\.jsonl: the labels cannot be read"):
+        read_labels(tmp_path)
