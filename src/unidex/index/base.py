@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unidex import native
 from unidex.errors import ConfigError, ModelError, listed, quoted
 from unidex.storage.atomic import write_folder
 from unidex.storage.mapped import load_array
@@ -42,6 +43,7 @@ REMOTE = {
 _BUILT_BY_NETWORK = {"tree": "unidex.index.tree:TreeIndex"}
 FORMAT = 1
 _MANIFEST = "manifest.json"
+_MULTIPLIED_AT_ONCE = 1 << 20  # numbers of label vectors in memory at once
 _CHECKED_AT_ONCE = 1 << 22  # numbers checked in one step, so that a mapped file is never read whole
 
 Vectors: TypeAlias = "NDArray[np.floating[Any]] | Tensor"
@@ -123,11 +125,35 @@ class Index(ABC):
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors of labels, one per row."""
 
-    def inner_products(self, queries_ND: NDArray[np.float32], ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The inner product of each text with the vectors of its labels; ids are of labels that are there."""
-        rows = self.vectors(ids_NK.ravel()).reshape(*ids_NK.shape, queries_ND.shape[1])
-        products: NDArray[np.float32] = np.matmul(rows, queries_ND[:, :, None])[:, :, 0]
-        return products
+    def inner_products(
+        self, queries_NC: NDArray[np.float32], ids_NK: NDArray[np.int64], first: int = 0
+    ) -> NDArray[np.float32]:
+        """The inner product of each text with the vectors of its labels; -inf for an id below 0.
+
+        Queries may be of some columns alone, from ``first`` on.
+        """
+        num_texts, width = ids_NK.shape
+        found, columns = np.empty((num_texts, width), dtype=np.float32), queries_NC.shape[1]
+        if not ids_NK.size:
+            return found
+        table = self._table()
+        if table is not None and native.kernels is not None:
+            queries, ids = np.ascontiguousarray(queries_NC), np.ascontiguousarray(ids_NK)
+            native.kernels.inner_products(queries, table, ids, found, columns, table.shape[1], first, width)
+            return found
+        at_once = max(1, _MULTIPLIED_AT_ONCE // (width * columns))
+        for start in range(0, num_texts, at_once):
+            texts = slice(start, start + at_once)
+            ids = ids_NK[texts]
+            rows = self.vectors(np.maximum(ids, 0).ravel())[:, first : first + columns].reshape(*ids.shape, columns)
+            # Summed one by one, so that a score does not depend on the texts and labels beside it.
+            np.add.reduce(rows * queries_NC[texts, None, :], axis=2, out=found[texts])
+        found[ids_NK < 0] = -np.inf
+        return found
+
+    def _table(self) -> NDArray[np.float32] | None:
+        """The vectors of all labels by id where they are one array in memory."""
+        return None
 
     def add(self, vectors: Vectors) -> NDArray[np.int64]:
         """Append labels; the result is their ids."""

@@ -161,6 +161,11 @@ class ExactIndex(Index):
             first += len(part)
         return found
 
+    def _table(self) -> NDArray[np.float32] | None:
+        rows = self._parts[0]
+        is_plain = len(self._parts) == 1 and isinstance(rows, np.ndarray) and rows.dtype == np.float32
+        return rows if is_plain and rows.flags.c_contiguous else None  # type: ignore[return-value, union-attr]
+
     def _append(self, vectors: Vectors) -> None:
         self._added.append(as_rows(vectors))
         self._parts[1:] = [self._added.rows]

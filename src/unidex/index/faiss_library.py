@@ -9,6 +9,7 @@ import importlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from unidex.index.exact import search_exact
 from unidex.topk import TopK
 
 
+@cache
 def library() -> Any:
     """The library, imported on demand. Its stubs leave out what its Python layer adds, hence Any."""
     return importlib.import_module("faiss")
@@ -90,15 +92,8 @@ class StoredVectors(Index):
         """The vectors of labels, one per row."""
         return stored_vectors(self._stored)[ids]
 
-    def inner_products(self, queries_ND: NDArray[np.float32], ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The inner product of each text with the vectors of its labels, read where they are stored."""
-        faiss = library()
-        found = np.full(ids_NK.shape, -np.inf, dtype=np.float32)
-        queries, ids = as_array(queries_ND), np.ascontiguousarray(ids_NK, dtype=np.int64)
-        pointers = [faiss.swig_ptr(array) for array in (queries, found, ids)]
-        with threads_for(len(queries)):
-            self._stored.compute_distance_subset(len(queries), pointers[0], ids.shape[1], pointers[1], pointers[2])
-        return found
+    def _table(self) -> NDArray[np.float32] | None:
+        return stored_vectors(self._stored)
 
     def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:
         forbidden = None if hidden is None else np.flatnonzero(hidden)

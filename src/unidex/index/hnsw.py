@@ -109,6 +109,9 @@ class HnswIndex(StoredVectors):
         """The vectors of labels, one per row."""
         return stored_vectors(self._stored)[self._points.points_L[ids]]
 
+    def _table(self) -> NDArray[np.float32] | None:
+        return None if self._points.any_moved else stored_vectors(self._stored)
+
     def _search(self, queries_BD: Vectors, k: int, hidden: NDArray[np.bool_] | None, num_visible: int) -> TopK:
         faiss, queries = library(), as_array(queries_BD)
         if num_visible <= max(k, EXACT_BELOW * self.num_ids) or len(queries) == 0:

@@ -14,13 +14,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 
+_VERSION = 3  # as in module.c; kernels that were compiled from other sources are not used
+
+
 def _load() -> Any:
     if os.environ.get("UNIDEX_NATIVE") == "0":
         return None
     try:
-        return importlib.import_module("unidex.native._kernels")
+        found = importlib.import_module("unidex.native._kernels")
     except ImportError:
         return None
+    return found if getattr(found, "version", None) == _VERSION else None
 
 
 # The compiled module, or None.

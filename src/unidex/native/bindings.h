@@ -33,7 +33,7 @@ PyObject *tuple_of(int count, PyObject **parts);
 
 #define KERNELS(X)                                                                                                     \
     X(text_rows) X(weigh_rows) X(lexical_rows) X(share_columns) X(find_matches) X(sum_rows) X(multiply)                \
-    X(rank_places) X(best_entries) X(describe_matches) X(describe_pairs) X(score_trees)
+    X(rank_places) X(best_entries) X(inner_products) X(unit_rows) X(describe_matches) X(describe_pairs) X(score_trees)
 #define DECLARE(name) PyObject *py_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 KERNELS(DECLARE)
 

@@ -58,48 +58,65 @@ int64_t weigh_rows(int64_t *occurrences, int64_t count, int64_t rows, int id_bit
     return entries;
 }
 
-static int64_t find_id(const Vocabulary *vocabulary, uint64_t key) {
-    int64_t place = find_key(vocabulary->keys, key);
-    if (place >= 0) return vocabulary->ids[place];
-    return vocabulary->buckets ? vocabulary->keys.size + (int64_t)(key % (uint64_t)vocabulary->buckets) : -1;
-}
-
 /* What the rows of texts are made with. */
 typedef struct {
     Letters letters;
-    uint64_t *keys; /* of n-grams of a word */
+    uint64_t *keys; /* of the features of a text */
+    uint8_t *kinds;
     int64_t *occurrences;
     double *room;
 } Desk;
 
-static int64_t *note(int64_t *next, const Vocabulary *vocabulary, uint64_t key, int kind) {
-    int64_t id = find_id(vocabulary, key);
-    if (id >= 0) *next++ = id << KIND_BITS | kind;
-    return next;
-}
-
-/* The occurrences of features in a text; their number, or NOT_FILLED. */
-static int64_t read_text_features(Desk *desk, const uint32_t *codes, int64_t length, CodePoints points,
-                                  const Vocabulary *vocabulary) {
+/* The keys of the features of a text; their number, or NOT_FILLED. */
+static int64_t read_keys(Desk *desk, const uint32_t *codes, int64_t length, CodePoints points,
+                         const Vocabulary *vocabulary) {
     const Letters *letters = &desk->letters;
-    int64_t *next = desk->occurrences;
+    int64_t count = 0;
     Span word = {0, 0};
     uint64_t before = 0;
     if (!read_letters(&desk->letters, codes, length, points)) return NOT_FILLED;
     for (int64_t number = 0; next_word(letters, &word); number++) {
         uint64_t key = string_key(letters->terms + word.start, word.end - word.start, WORD_SEED);
-        next = note(next, vocabulary, key, WORD);
-        if (vocabulary->has_bigrams && number) next = note(next, vocabulary, pair_key(before, key), BIGRAM);
-        before = key;
-        if (vocabulary->is_parted)
-            for (Span part = {0, word.start}; next_part(letters, word, &part);)
-                next = note(next, vocabulary, string_key(letters->terms + part.start, part.end - part.start, WORD_SEED), PART);
-        if (vocabulary->longest) {
-            int64_t ngrams = ngram_keys(letters, word, vocabulary->shortest, vocabulary->longest, desk->keys);
-            for (int64_t at = 0; at < ngrams; at++) next = note(next, vocabulary, desk->keys[at], CHARS);
+        desk->kinds[count] = WORD;
+        desk->keys[count++] = key;
+        if (vocabulary->has_bigrams && number) {
+            desk->kinds[count] = BIGRAM;
+            desk->keys[count++] = pair_key(before, key);
         }
+        before = key;
+        for (Span part = {0, word.start}; vocabulary->is_parted && next_part(letters, word, &part);) {
+            desk->kinds[count] = PART;
+            desk->keys[count++] = string_key(letters->terms + part.start, part.end - part.start, WORD_SEED);
+        }
+        if (!vocabulary->longest) continue;
+        int64_t ngrams = ngram_keys(letters, word, vocabulary->shortest, vocabulary->longest, desk->keys + count);
+        memset(desk->kinds + count, CHARS, (size_t)ngrams);
+        count += ngrams;
     }
-    return next - desk->occurrences;
+    return count;
+}
+
+enum { AHEAD = 8 };
+
+/* The occurrences of features in a text; their number, or NOT_FILLED. */
+static int64_t read_text_features(Desk *desk, const uint32_t *codes, int64_t length, CodePoints points,
+                                  const Vocabulary *vocabulary) {
+    Keys known = vocabulary->keys;
+    int64_t count = read_keys(desk, codes, length, points, vocabulary), found = 0;
+    for (int64_t at = 0; at < count; at++) {
+        /* Keys are far apart: later ones are on their way while this one is looked up. */
+        if (at + 2 * AHEAD < count) PREFETCH(known.starts + (desk->keys[at + 2 * AHEAD] >> known.shift));
+        if (at + AHEAD < count) {
+            uint32_t later = known.starts[desk->keys[at + AHEAD] >> known.shift];
+            PREFETCH(known.keys + later);
+            PREFETCH(vocabulary->ids + later);
+        }
+        int64_t place = find_key(known, desk->keys[at]), id = place < 0 ? -1 : vocabulary->ids[place];
+        if (place < 0 && vocabulary->buckets)
+            id = known.size + (int64_t)(desk->keys[at] % (uint64_t)vocabulary->buckets);
+        if (id >= 0) desk->occurrences[found++] = id << KIND_BITS | desk->kinds[at];
+    }
+    return count < 0 ? count : found;
 }
 
 /* Add the row of a lead to the row of its text; features of the lead alone are left out. */
@@ -124,11 +141,12 @@ int64_t text_rows(Texts texts, Texts leads, float lead_weight, CodePoints points
     int64_t longest = texts.longest > leads.longest ? texts.longest : leads.longest, entries = 0;
     int64_t sizes = vocabulary.longest ? vocabulary.longest - vocabulary.shortest + 1 : 0;
     size_t most = (size_t)(2 * longest + 4) * (size_t)(sizes + 2);
-    Desk desk = {.keys = malloc(((size_t)longest + 4) * (size_t)(sizes + 1) * sizeof *desk.keys),
+    Desk desk = {.keys = malloc(most * sizeof *desk.keys),
+                 .kinds = malloc(most),
                  .occurrences = malloc(most * sizeof *desk.occurrences),
                  .room = malloc(most * sizeof *desk.room)};
     Growing lead_ids = {0}, lead_weights = {0};
-    if (!make_letters(&desk.letters, longest) || !desk.keys || !desk.occurrences || !desk.room) entries = NO_MEMORY;
+    if (!make_letters(&desk.letters, longest) || !desk.keys || !desk.kinds || !desk.occurrences || !desk.room) entries = NO_MEMORY;
     for (int64_t text = 0; text < texts.count && entries >= 0; text++) {
         int64_t found[2] = {0, 0};
         for (int is_lead = 0; is_lead < 2; is_lead++) {
@@ -160,6 +178,7 @@ int64_t text_rows(Texts texts, Texts leads, float lead_weight, CodePoints points
     }
 done:
     free(desk.keys);
+    free(desk.kinds);
     free(desk.occurrences);
     free(desk.room);
     free_letters(&desk.letters);

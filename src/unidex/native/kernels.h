@@ -22,6 +22,8 @@
 #define PREFETCH(address) ((void)(address))
 #endif
 
+typedef float Floats __attribute__((vector_size(8 * sizeof(float))));
+
 /* A sparse matrix whose columns ascend in each row. */
 typedef struct {
     const float *values;
@@ -102,6 +104,11 @@ int64_t text_rows(Texts texts, Texts leads, float lead_weight, CodePoints points
 /* eight_bits.c */
 int sum_rows(Csr texts, const int8_t *codes, const float *scales, int64_t rows, int64_t dim, int64_t block,
              float *sums);
+
+/* products.c */
+int inner_products(const float *queries, int64_t texts, int64_t columns, const float *rows, int64_t num_rows,
+                   int64_t dim, int64_t first, const int64_t *ids, int64_t width, float *found);
+void unit_rows(const float *rows, int64_t count, int64_t dim, float shortest, float *found);
 
 /* sparse.c */
 int64_t multiply(Csr left, Csr right, int64_t columns, float **values, int32_t **places, int32_t *starts);

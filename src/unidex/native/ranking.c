@@ -22,6 +22,26 @@ WIDE static void compare(const float *values, const uint8_t *is_there, int64_t w
 /* Six digits behind the point, as NumPy rounds. */
 static float rounded(double value) { return (float)(rint(value * 1e6) / 1e6); }
 
+/* Labels are far apart: what is read of all candidates of a text is on its way before the first is described. */
+static void fetch_labels(const Pairs *pairs, const int64_t *ids) {
+    Csr rows = pairs->label_words.rows;
+    for (int64_t at = 0; at < pairs->width; at++) {
+        if (ids[at] < 0 || ids[at] >= pairs->labels) continue;
+        PREFETCH(rows.starts + ids[at]);
+        PREFETCH(pairs->frequencies + ids[at]);
+        PREFETCH(pairs->label_words.words + ids[at]);
+        PREFETCH(pairs->label_words.norms + ids[at]);
+    }
+    for (int64_t at = 0; at < pairs->width; at++) {
+        if (ids[at] < 0 || ids[at] >= pairs->labels) continue;
+        int64_t first = rows.starts[ids[at]], end = rows.starts[ids[at] + 1];
+        for (int64_t entry = first; entry < end; entry += 16) {
+            PREFETCH(rows.columns + entry);
+            PREFETCH(rows.values + entry);
+        }
+    }
+}
+
 /* The features of the learned ranker, one column of all pairs after the other: of each head, of the kNN scores and of
    the weighted sum the value, its gap and its place; of words, n-grams and coverage the value and its gap; the best sum,
    the nearest text, the frequency, the lengths of label and text. 1, or 0 for a wrong number, -2 without memory. */
@@ -34,6 +54,7 @@ int describe_pairs(Pairs pairs, TextWords *words, float *columns) {
         float *column = columns + text * width; /* the text in the first column */
         if (!read_text(words, text)) goto wrong;
         float length = (float)(pairs.words.starts[text + 1] - pairs.words.starts[text]);
+        fetch_labels(&pairs, pairs.ids + text * width);
         for (int64_t at = 0; at < width; at++) {
             int64_t label = pairs.ids[text * width + at];
             is_there[at] = label >= 0;
@@ -106,7 +127,6 @@ static inline int lowest_bit(uint32_t set) {
 }
 
 enum { LANES = 16, WIDTH = 8 };
-typedef float Floats __attribute__((vector_size(WIDTH * sizeof(float))));
 typedef uint32_t Sets __attribute__((vector_size(WIDTH * sizeof(uint32_t))));
 
 /* Rule out, for a few pairs side by side, the leaves that a feature rules out. What is no number is above all. */

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex import native
 from unidex.config import Config
 from unidex.nn.vectors import Vectors
 
@@ -172,8 +173,13 @@ def unit_rows(vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
     >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]], dtype=np.float32)).round(3).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
-    lengths = np.sqrt(np.einsum("nd,nd->n", vectors_ND, vectors_ND))
-    found: NDArray[np.float32] = vectors_ND / np.maximum(lengths, np.float32(_SHORTEST))[:, None]
+    found: NDArray[np.float32]
+    if native.kernels is not None and vectors_ND.dtype == np.float32 and vectors_ND.size:
+        found = np.empty(vectors_ND.shape, dtype=np.float32)
+        native.kernels.unit_rows(np.ascontiguousarray(vectors_ND), found, vectors_ND.shape[1], _SHORTEST)
+        return found
+    lengths = np.sqrt((vectors_ND * vectors_ND).sum(axis=1))
+    found = vectors_ND / np.maximum(lengths, np.float32(_SHORTEST))[:, None]
     return found
 
 

@@ -111,6 +111,10 @@ class Layout:
         """The columns of a head."""
         return slice(0, self.dual) if head == "dual" else slice(self.dual, self.dual + self.classifier)
 
+    def first_column(self, head: Head) -> int:
+        """The first column of a head."""
+        return 0 if head == "dual" else self.dual
+
     def weight(self, head: Head) -> float:
         """The weight of a head in the sum."""
         if len(self.heads) < 2:
@@ -161,10 +165,8 @@ class Layout:
         return found
 
     def head_queries(self, queries_ND: NDArray[np.float32], head: Head) -> NDArray[np.float32]:
-        """The queries of texts by one head alone, divided by its weight: inner products are the head's scores."""
-        found = np.zeros_like(queries_ND)
-        columns = self._columns(head)
-        np.divide(queries_ND[:, columns], np.float32(self.weight(head) or 1.0), out=found[:, columns])
+        """The columns of one head in queries, divided by its weight: inner products are the head's scores."""
+        found: NDArray[np.float32] = queries_ND[:, self._columns(head)] / np.float32(self.weight(head) or 1.0)
         return found
 
     def side_by_side(self, vectors: Vectors, mode: Mode = "both") -> Array:

@@ -113,10 +113,12 @@ class Pairs:
     @cached_property
     def head_scores(self) -> dict[Head, NDArray[np.float32]]:
         """The score of each pair by each head."""
-        heads = self.layout.heads
-        queries = np.concatenate([self.layout.head_queries(self.queries.vectors, head) for head in heads])
-        found = self.index.inner_products(queries, np.concatenate([self.ids_NK] * len(heads)))
-        return dict(zip(heads, np.split(found, len(heads)), strict=True))
+        return {
+            head: self.index.inner_products(
+                self.layout.head_queries(self.queries.vectors, head), self.ids_NK, self.layout.first_column(head)
+            )
+            for head in self.layout.heads
+        }
 
 
 Feature = Callable[[Pairs], NDArray[Any]]

@@ -1,4 +1,4 @@
-/* Functions on sparse rows and on places. */
+/* Functions on rows and on places. */
 #include "bindings.h"
 
 /* sum_rows(values, columns, starts, codes, scales, sums, dim, block) */
@@ -78,4 +78,35 @@ PyObject *py_best_entries(PyObject *self, PyObject *const *arguments, Py_ssize_t
     is_done = best_entries(found, found.rows ? best / found.rows : 0, p[3], p[4]);
     Py_END_ALLOW_THREADS
     return finish(&buffers, PyBool_FromLong(is_done), NULL);
+}
+
+/* inner_products(queries, rows, ids, found, columns, dim, first, width) */
+PyObject *py_inner_products(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    Buffers buffers;
+    void *p[4];
+    if (count != 8) return PyErr_Format(PyExc_TypeError, "inner_products takes 8 arguments");
+    if (!take_all(&buffers, arguments, 3, 1, p)) return NULL;
+    int64_t columns = whole(arguments[4]), dim = whole(arguments[5]), first = whole(arguments[6]);
+    int64_t width = whole(arguments[7]), size = numbers(&buffers, 2, 8);
+    int fits = columns > 0 && first >= 0 && first + columns <= dim && width > 0 && size % width == 0;
+    fits = fits && numbers(&buffers, 0, 4) == size / width * columns && numbers(&buffers, 3, 4) == size;
+    if (!fits || numbers(&buffers, 1, 4) % dim) return finish(&buffers, NULL, SIZES);
+    int64_t num_rows = numbers(&buffers, 1, 4) / dim;
+    int is_done;
+    Py_BEGIN_ALLOW_THREADS
+    is_done = inner_products(p[0], size / width, columns, p[1], num_rows, dim, first, p[2], width, p[3]);
+    Py_END_ALLOW_THREADS
+    return finish(&buffers, is_done ? Py_NewRef(Py_None) : NULL, is_done ? NULL : NUMBERS);
+}
+
+/* unit_rows(rows, found, dim, shortest) */
+PyObject *py_unit_rows(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    Buffers buffers;
+    void *p[2];
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "unit_rows takes 4 arguments");
+    if (!take_all(&buffers, arguments, 1, 1, p)) return NULL;
+    int64_t dim = whole(arguments[2]), size = numbers(&buffers, 0, 4);
+    if (dim < 1 || size % dim || numbers(&buffers, 1, 4) != size) return finish(&buffers, NULL, SIZES);
+    unit_rows(p[0], size / dim, dim, (float)PyFloat_AsDouble(arguments[3]), p[1]);
+    return finish(&buffers, Py_NewRef(Py_None), NULL);
 }
