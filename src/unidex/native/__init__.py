@@ -13,7 +13,6 @@ from typing import Any
 from numpy.typing import NDArray
 from scipy import sparse
 
-
 _VERSION = 3  # as in module.c; kernels that were compiled from other sources are not used
 
 

@@ -3,7 +3,7 @@
 
 #include "kernels.h"
 
-enum { NGRAM = 4 };
+enum { NGRAM = 4, BLOCK = 64 };
 
 /* The columns of a text from its letters, in any order and with repetitions; their number. Words have columns below half,
    n-grams the others. */
@@ -81,6 +81,7 @@ struct TextWords {
     int bits;
     uint32_t last;
     Slot *slots;
+    uint32_t *is_there; /* a bit per column: most columns of a label are not in the text */
 };
 
 static uint32_t slot_of(uint32_t column, int bits) { return column * 2654435761u >> (32 - bits); }
@@ -97,15 +98,17 @@ TextWords *text_words(Csr texts, const double *idf, int64_t half) {
     while (((int64_t)1 << bits) < 4 * most && bits < 30) bits++;
     TextWords *words = malloc(sizeof *words);
     if (!words) return NULL;
-    *words = (TextWords){texts, idf, half, 0, bits, ((uint32_t)1 << bits) - 1, NULL};
+    *words = (TextWords){texts, idf, half, 0, bits, ((uint32_t)1 << bits) - 1, NULL, NULL};
     words->slots = malloc(((size_t)1 << bits) * sizeof *words->slots);
-    if (words->slots) return words;
-    free(words);
+    words->is_there = malloc(((size_t)half / 16 + 1) * sizeof *words->is_there);
+    if (words->slots && words->is_there) return words;
+    free_words(words);
     return NULL;
 }
 
 void free_words(TextWords *words) {
     free(words->slots);
+    free(words->is_there);
     free(words);
 }
 
@@ -113,10 +116,12 @@ void free_words(TextWords *words) {
 int read_text(TextWords *words, int64_t text) {
     if (text < 0 || text >= words->texts.rows) return 0;
     memset(words->slots, 0xFF, ((size_t)words->last + 1) * sizeof *words->slots);
+    memset(words->is_there, 0, ((size_t)words->half / 16 + 1) * sizeof *words->is_there);
     words->norm = 0;
     for (int32_t at = words->texts.starts[text]; at < words->texts.starts[text + 1]; at++) {
         uint32_t column = (uint32_t)words->texts.columns[at], slot = slot_of(column, words->bits);
         if ((int64_t)column >= 2 * words->half) return 0;
+        words->is_there[column / 32] |= (uint32_t)1 << column % 32;
         if ((int64_t)column < words->half) words->norm += words->idf[column] * (double)words->texts.values[at];
         while (words->slots[slot].column != UINT32_MAX) slot = (slot + 1) & words->last;
         words->slots[slot] = (Slot){column, words->texts.values[at]};
@@ -130,12 +135,20 @@ int share_words(const TextWords *words, LabelWords labels, int64_t label, double
     int64_t at = labels.rows.starts[label], end = labels.rows.starts[label + 1], ngrams = at + labels.words[label];
     if (at < 0 || end > labels.rows.entries) return 0;
     double sums[2] = {0, 0};
-    for (; at < end; at++) {
-        uint32_t column = (uint32_t)labels.rows.columns[at], slot = slot_of(column, words->bits);
-        while (words->slots[slot].column != column && words->slots[slot].column != UINT32_MAX)
-            slot = (slot + 1) & words->last;
-        if (words->slots[slot].column == column)
-            sums[at >= ngrams] += (double)labels.rows.values[at] * (double)words->slots[slot].value;
+    while (at < end) {
+        int64_t shared[BLOCK], number = 0, stop = at + BLOCK < end ? at + BLOCK : end;
+        for (; at < stop; at++) {
+            uint32_t column = (uint32_t)labels.rows.columns[at];
+            if (column >= 2 * words->half) return 0;
+            shared[number] = at;
+            number += words->is_there[column / 32] >> column % 32 & 1;
+        }
+        for (int64_t place = 0; place < number; place++) {
+            int64_t entry = shared[place];
+            uint32_t column = (uint32_t)labels.rows.columns[entry], slot = slot_of(column, words->bits);
+            while (words->slots[slot].column != column) slot = (slot + 1) & words->last;
+            sums[entry >= ngrams] += (double)labels.rows.values[entry] * (double)words->slots[slot].value;
+        }
     }
     found[0] = sums[0];
     found[1] = sums[1];

@@ -4,17 +4,19 @@
 
 #include "kernels.h"
 
-/* The distance to the highest value of the text, and the number of candidates with a higher one, if asked for. */
-WIDE static void compare(const float *values, const uint8_t *is_there, int64_t width, float *gaps, float *higher) {
+/* The distance to the highest value of the text, and the number of candidates with a higher one, if asked for. Room is for
+   as many numbers. */
+WIDE static void compare(const float *restrict values, const uint8_t *restrict is_there, int64_t width,
+                         float *restrict room, float *restrict gaps, float *restrict higher) {
     float highest = -INFINITY;
-    for (int64_t at = 0; at < width; at++)
-        if (is_there[at] && values[at] > highest) highest = values[at];
+    for (int64_t at = 0; at < width; at++) room[at] = is_there[at] ? values[at] : -INFINITY;
+    for (int64_t at = 0; at < width; at++) highest = room[at] > highest ? room[at] : highest;
     float top = isfinite(highest) ? highest : 0;
-    for (int64_t at = 0; at < width; at++) gaps[at] = top - (is_there[at] ? values[at] : -INFINITY);
+    for (int64_t at = 0; at < width; at++) gaps[at] = top - room[at];
     for (int64_t at = 0; higher && at < width; at++) {
-        float value = is_there[at] ? values[at] : -INFINITY;
+        float value = room[at];
         int32_t number = 0;
-        for (int64_t other = 0; other < width; other++) number += is_there[other] & (values[other] > value);
+        for (int64_t other = 0; other < width; other++) number += room[other] > value;
         higher[at] = (float)number;
     }
 }
@@ -48,8 +50,9 @@ static void fetch_labels(const Pairs *pairs, const int64_t *ids) {
 int describe_pairs(Pairs pairs, TextWords *words, float *columns) {
     int64_t width = pairs.width, size = pairs.texts * width, heads = pairs.num_heads;
     int64_t knn = 3 * heads, sums = knn + 3, lexical = sums + 3, others = lexical + 6;
-    uint8_t *is_there = malloc((size_t)width + 1);
-    if (!is_there) return -2;
+    float *room = malloc((size_t)(width + 1) * (sizeof *room + 1));
+    uint8_t *is_there = (uint8_t *)(room + width + 1);
+    if (!room) return -2;
     for (int64_t text = 0; text < pairs.texts; text++) {
         float *column = columns + text * width; /* the text in the first column */
         if (!read_text(words, text)) goto wrong;
@@ -81,17 +84,17 @@ int describe_pairs(Pairs pairs, TextWords *words, float *columns) {
         }
         for (int64_t first = 0; first < lexical; first += 3) {
             float *own = column + first * size;
-            compare(own, is_there, width, own + size, own + 2 * size);
+            compare(own, is_there, width, room, own + size, own + 2 * size);
         }
         for (int64_t first = lexical; first < others; first += 2)
-            compare(column + first * size, is_there, width, column + (first + 1) * size, NULL);
+            compare(column + first * size, is_there, width, room, column + (first + 1) * size, NULL);
         for (int64_t at = 0; at < width; at++)
             column[others * size + at] = column[sums * size + at] + column[(sums + 1) * size + at];
     }
-    free(is_there);
+    free(room);
     return 1;
 wrong:
-    free(is_there);
+    free(room);
     return 0;
 }
 

@@ -9,68 +9,108 @@ int is_whole(Csr matrix) {
     return 1;
 }
 
-/* The product in new arrays, zeros left out. Where a value on the left is 0, its column may be any number. The
-   number of entries, or -1 for a wrong matrix, -2 without memory. */
+enum { FEW = 1 << 12 };
+
+/* The entries of a row of a product that it is summed of; -1 for a wrong matrix. Where a value on the left is 0, its
+   column may be any number. */
+static int64_t count_terms(Csr left, Csr right, int64_t row) {
+    int64_t terms = 0;
+    for (int32_t at = left.starts[row]; at < left.starts[row + 1]; at++) {
+        int32_t own = left.columns[at];
+        if (left.values[at] == 0) continue;
+        if (own < 0 || own >= right.rows) return -1;
+        if (right.starts[own] < 0 || right.starts[own] > right.starts[own + 1]) return -1;
+        if (right.starts[own + 1] > right.entries) return -1;
+        terms += right.starts[own + 1] - right.starts[own];
+    }
+    return terms;
+}
+
+/* A row of few terms: sorted by column, in their order. The number of entries, or -1 for a wrong column. */
+static int64_t multiply_few(Csr left, Csr right, int64_t row, int64_t columns, uint64_t *keys, float *terms,
+                            float *values, int32_t *places) {
+    int64_t count = 0, entries = 0;
+    for (int32_t at = left.starts[row]; at < left.starts[row + 1]; at++) {
+        float value = left.values[at];
+        int32_t own = left.columns[at];
+        if (value == 0) continue;
+        for (int32_t entry = right.starts[own]; entry < right.starts[own + 1]; entry++) {
+            int32_t column = right.columns[entry];
+            if (column < 0 || column >= columns) return -1;
+            terms[count] = value * right.values[entry];
+            keys[count] = (uint64_t)column << 32 | (uint64_t)count;
+            count++;
+        }
+    }
+    sort_numbers(keys, keys + FEW, count);
+    for (int64_t at = 0; at < count;) {
+        uint64_t column = keys[at] >> 32;
+        float sum = 0;
+        for (; at < count && keys[at] >> 32 == column; at++) sum += terms[keys[at] & UINT32_MAX];
+        if (sum == 0) continue;
+        values[entries] = sum;
+        places[entries++] = (int32_t)column;
+    }
+    return entries;
+}
+
+/* A row of many terms: summed in an array of all columns, which is all 0 and left so. */
+static int64_t multiply_many(Csr left, Csr right, int64_t row, int64_t columns, float *sums, uint8_t *is_touched,
+                             float *values, int32_t *places) {
+    for (int32_t at = left.starts[row]; at < left.starts[row + 1]; at++) {
+        float value = left.values[at];
+        int32_t own = left.columns[at];
+        if (value == 0) continue;
+        for (int32_t entry = right.starts[own]; entry < right.starts[own + 1]; entry++) {
+            int32_t column = right.columns[entry];
+            if (column < 0 || column >= columns) return -1;
+            is_touched[column] = 1;
+            sums[column] += value * right.values[entry];
+        }
+    }
+    int64_t entries = 0;
+    for (int64_t column = 0; column < columns; column++) {
+        if (!is_touched[column]) continue;
+        if (sums[column] != 0) {
+            values[entries] = sums[column];
+            places[entries++] = (int32_t)column;
+        }
+        sums[column] = 0;
+        is_touched[column] = 0;
+    }
+    return entries;
+}
+
+/* The product in new arrays, zeros left out. The number of entries, or -1 for a wrong matrix, -2 without memory. */
 int64_t multiply(Csr left, Csr right, int64_t columns, float **values, int32_t **places, int32_t *starts) {
     if (!is_whole(left)) return -1;
-    int64_t most = 0, room = 64, entries = 0;
+    int64_t room = 64, entries = 0, most = 0;
     for (int64_t row = 0; row < left.rows; row++) {
-        int64_t touched = 0;
-        for (int32_t at = left.starts[row]; at < left.starts[row + 1]; at++) {
-            int32_t own = left.columns[at];
-            if (left.values[at] == 0) continue;
-            if (own < 0 || own >= right.rows) return -1;
-            if (right.starts[own] < 0 || right.starts[own] > right.starts[own + 1]) return -1;
-            if (right.starts[own + 1] > right.entries) return -1;
-            touched += right.starts[own + 1] - right.starts[own];
-        }
-        most = touched > most ? touched : most;
-        room += touched < columns ? touched : columns;
+        int64_t terms = count_terms(left, right, row);
+        if (terms < 0) return -1;
+        most = terms > most ? terms : most;
+        room += terms < columns ? terms : columns;
     }
     if (room > INT32_MAX) return -1;
-    most = most < columns ? most : columns;
-    float *sums = calloc((size_t)columns + 1, sizeof *sums);
-    uint8_t *is_touched = calloc((size_t)columns + 1, 1);
-    uint64_t *touched = malloc(2 * ((size_t)most + 1) * sizeof *touched);
+    size_t all = most > FEW ? (size_t)columns + 1 : 1;
+    float *sums = calloc(all, sizeof *sums), *terms = malloc(FEW * sizeof *terms);
+    uint8_t *is_touched = calloc(all, 1);
+    uint64_t *keys = malloc(2 * FEW * sizeof *keys);
     *values = malloc((size_t)room * sizeof **values);
     *places = malloc((size_t)room * sizeof **places);
-    if (!sums || !is_touched || !touched || !*values || !*places) entries = -2;
+    if (!sums || !is_touched || !terms || !keys || !*values || !*places) entries = -2;
     starts[0] = 0;
     for (int64_t row = 0; row < left.rows && entries >= 0; row++) {
-        int64_t count = 0;
-        for (int32_t at = left.starts[row]; at < left.starts[row + 1]; at++) {
-            float value = left.values[at];
-            int32_t own = left.columns[at];
-            if (value == 0) continue;
-            for (int32_t entry = right.starts[own]; entry < right.starts[own + 1]; entry++) {
-                int32_t column = right.columns[entry];
-                if (column < 0 || column >= columns) {
-                    entries = -1;
-                    goto done;
-                }
-                if (!is_touched[column]) {
-                    is_touched[column] = 1;
-                    touched[count++] = (uint64_t)column;
-                }
-                sums[column] += value * right.values[entry];
-            }
-        }
-        sort_numbers(touched, touched + most + 1, count);
-        for (int64_t at = 0; at < count; at++) {
-            int64_t column = (int64_t)touched[at];
-            if (sums[column] != 0) {
-                (*values)[entries] = sums[column];
-                (*places)[entries++] = (int32_t)column;
-            }
-            sums[column] = 0;
-            is_touched[column] = 0;
-        }
+        int64_t found = count_terms(left, right, row) <= FEW
+                            ? multiply_few(left, right, row, columns, keys, terms, *values + entries, *places + entries)
+                            : multiply_many(left, right, row, columns, sums, is_touched, *values + entries, *places + entries);
+        entries = found < 0 ? -1 : entries + found;
         starts[row + 1] = (int32_t)entries;
     }
-done:
     free(sums);
+    free(terms);
     free(is_touched);
-    free(touched);
+    free(keys);
     return entries;
 }
 

@@ -60,8 +60,8 @@ def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.fl
         texts = slice(start, start + _TEXTS_AT_ONCE)
         for place, head in enumerate(layout.heads):
             queries = layout.head_queries(pairs.queries.vectors[texts], head)
-            found = pairs.index.inner_products(queries, ids_NK[texts], layout.first_column(head))
-            heads_HNK[place, texts] = found
+            first = layout.first_column(head)
+            heads_HNK[place, texts] = pairs.index.inner_products(queries, ids_NK[texts], first)
     columns_FNK = np.empty((len(names), num_texts, num_candidates), dtype=np.float32)
     native.kernels.describe_pairs(
         *(pairs.ids_NK, heads_HNK, weights, *native.arrays_of(knn), nearest_N, priors_L),

@@ -34,6 +34,7 @@ _KIND = "neighbours"  # the name in model folders since format 1
 MAPPED_ABOVE = 1 << 24  # pairs; fewer are read into memory
 # Training texts of one label that a text is compared with, beside the label's own among the nearest of all labels.
 COMPARED, AMONG_NEAREST = 1 << 9, 256
+_LOWEST = np.finfo(np.float32).min
 
 
 class KnnPart:
@@ -301,10 +302,11 @@ def softmax_shares(scores_BK: NDArray[np.float32], temperature: float) -> NDArra
     >>> softmax_shares(np.array([[0.5, 0.5, -np.inf], [-np.inf] * 3], dtype=np.float32), 0.05).tolist()
     [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
     """
-    highest_B1 = scores_BK.max(axis=1, keepdims=True, initial=-np.inf)
-    powers_BK = np.exp((scores_BK - np.where(np.isneginf(highest_B1), 0, highest_B1)) / np.float32(temperature))
-    totals_B1 = powers_BK.sum(axis=1, keepdims=True)
-    shares_BK: NDArray[np.float32] = (powers_BK / np.where(totals_B1 == 0, 1, totals_B1)).astype(np.float32)
+    # Of an empty row, the lowest number; a difference to it is -inf all the same.
+    highest_B1 = scores_BK.max(axis=1, keepdims=True, initial=_LOWEST)
+    powers_BK = np.exp((scores_BK - highest_B1) / np.float32(temperature))
+    # At least 1, the power of the highest, or 0.
+    shares_BK: NDArray[np.float32] = powers_BK / np.maximum(powers_BK.sum(axis=1, keepdims=True), np.float32(1))
     return shares_BK
 
 

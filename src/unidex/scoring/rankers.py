@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from unidex.scoring.layout import HEADS, Head, Layout, Mode, Weights
 from unidex.topk import TopK
 
 Features = Mapping[str, NDArray[Any]]
+_MAX_TABLE = 1 << 20
 
 
 class FeatureColumns(dict[str, NDArray[Any]]):
@@ -71,6 +73,14 @@ class Rarity:
 
     def __call__(self, frequencies: NDArray[Any]) -> NDArray[Any]:
         """The added score by the number of training texts."""
+        highest = int(frequencies.max(initial=0))
+        if highest >= _MAX_TABLE:
+            return self._computed(frequencies)
+        table = _rarity_table(self, highest.bit_length())
+        found: NDArray[Any] = table[frequencies]
+        return found
+
+    def _computed(self, frequencies: NDArray[Any]) -> NDArray[Any]:
         found: NDArray[Any] = self.power * np.log(self.inverse_propensities(frequencies))
         return found
 
@@ -78,6 +88,12 @@ class Rarity:
         """The inverse propensity by the number of training texts."""
         found = inverse_propensity(np.ravel(frequencies), self.num_train, Propensity(self.a, self.b))
         return found.reshape(np.shape(frequencies))
+
+
+@lru_cache
+def _rarity_table(rarity: Rarity, num_bits: int) -> NDArray[Any]:
+    """What is added for each number of training texts of so many bits: a table is read sooner than it is computed."""
+    return rarity._computed(np.arange(1 << num_bits))
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,11 +101,14 @@ class Scorer:
     lexical: LexicalPart | None = None
     pretrained: PretrainedPart | None = None
     _logarithms: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
+    _fitted_ranker: tuple[int, int, Ranker] | None = None  # with the fitted one and the layout that it was made of
 
     def ranker(self, mode: Mode = "both") -> Ranker:
         """The ranker of a mode."""
         if self.fitted is not None and mode == "both":
-            return self.fitted.ranker(self.layout)
+            if self._fitted_ranker is None or self._fitted_ranker[:2] != (id(self.fitted), id(self.layout)):
+                self._fitted_ranker = id(self.fitted), id(self.layout), self.fitted.ranker(self.layout)
+            return self._fitted_ranker[2]
         return WeightedSum.of(self.layout, self.layout.weights, mode)
 
     def queries(self, vectors: Vectors, texts: Sequence[str], mode: Mode = "both") -> Queries:
