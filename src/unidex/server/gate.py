@@ -55,28 +55,47 @@ class Gate:
             status, headers, body = await self._answer(scope, receive)
         except ClientLeftError:
             return
-        except ProblemError as problem:
-            own = [(name.encode(), value.encode()) for name, value in problem.headers]
-            status, headers, body = problem.status, _PROBLEM + own, problem.body()
-        except Exception:
-            # The answer has a number; the log has the details under it.
-            number = secrets.token_hex(6)
-            logger.exception("Internal error %s in %s %s", number, scope["method"], route_of(scope))
-            detail = f"an internal error, not a fault of your request; the log of the service has it as {number}"
-            status, headers, body = 500, _PROBLEM, ProblemError(500, detail).body()
-        route = route_of(scope)
-        seconds = time.perf_counter() - started
-        self._metrics.answered(route, status, seconds)
-        if status in _REASONS:
-            self._metrics.rejected.labels(_REASONS[status]).inc()
-        if self.service.settings.log_requests:
-            logger.info("%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)
+        except Exception as error:
+            status, headers, body = _answer_to(error, scope["method"], route_of(scope))
+        self._count(scope["method"], route_of(scope), status, time.perf_counter() - started)
         try:
             await self._send(scope, status, headers, body, receive, send)
         except RuntimeError as error:
             # uvloop raises this when the connection ended after an earlier request of the same client.
             if "handler is closed" not in str(error):
                 raise
+
+    def start(self, body: bytes, is_gone: Callable[[], bool]) -> asyncio.Future[bytes] | None:
+        """Start a prediction whose request is plain; None where it must take the whole way, as to be refused."""
+        is_free = self._running < self._limits.concurrent and len(body) <= self._limits.body
+        if not (is_free and self.service.is_ready):
+            return None
+        try:
+            future = self.service.start_prediction(body, is_gone)
+        except ProblemError:
+            return None
+        if future is not None:
+            self._running += 1
+            self._metrics.running.inc()
+        return future
+
+    def finish(self, future: asyncio.Future[bytes], started: float) -> tuple[int, Headers, bytes] | None:
+        """The answer of a prediction that ``start`` began; None for a client that is gone."""
+        self._running -= 1
+        self._metrics.running.dec()
+        if future.cancelled():
+            return None
+        error = future.exception()
+        found = (200, _JSON, future.result()) if error is None else _answer_to(error, "POST", _PREDICT)
+        self._count("POST", _PREDICT, found[0], time.perf_counter() - started)
+        return found
+
+    def _count(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._metrics.answered(route, status, seconds)
+        if status in _REASONS:
+            self._metrics.rejected.labels(_REASONS[status]).inc()
+        if self.service.settings.log_requests:
+            logger.info("%s %s %d %.1f ms", method, route, status, 1000 * seconds)
 
     async def _answer(self, scope: Message, receive: Receive) -> tuple[int, Headers, bytes]:
         self._check_headers(scope)
@@ -213,6 +232,18 @@ class _Watch:
 
     def is_gone(self) -> bool:
         return self._left is not None and self._left.done()
+
+
+def _answer_to(error: BaseException, method: str, route: str) -> tuple[int, Headers, bytes]:
+    """Status, headers and body for a request that failed."""
+    if isinstance(error, ProblemError):
+        own = [(name.encode(), value.encode()) for name, value in error.headers]
+        return error.status, _PROBLEM + own, error.body()
+    # The answer has a number; the log has the details under it.
+    number = secrets.token_hex(6)
+    logger.error("Internal error %s in %s %s", number, method, route, exc_info=error)
+    detail = f"an internal error, not a fault of your request; the log of the service has it as {number}"
+    return 500, _PROBLEM, ProblemError(500, detail).body()
 
 
 def route_of(scope: Message) -> str:

@@ -21,7 +21,7 @@ _decoders: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {
     for kind in (PredictRequest, ExplainRequest, NewLabels, RenameRequest, TeachRequest)
 }
 # A body up to this size is decoded in less than a millisecond.
-_SMALL_BODY = 64 << 10
+SMALL_BODY = 64 << 10
 _WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -38,7 +38,7 @@ _name = re.compile(r"\.(\w+)|\[\.\.\.\]")
 
 async def read_request(kind: type[T], body: bytes) -> T:
     """Decode a body; a large one in a thread, so that the event loop can serve others."""
-    if len(body) <= _SMALL_BODY:
+    if len(body) <= SMALL_BODY:
         return decode(kind, body)
     return await asyncio.to_thread(decode, kind, body)
 

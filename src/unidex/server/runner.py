@@ -71,6 +71,7 @@ def _serve(settings: Settings, listener: socket.socket, on_ready: Callable[[Serv
 def make_server(settings: Settings, on_ready: Callable[[Service], None]) -> tuple[uvicorn.Server, Service]:
     """Make a server that drains on SIGTERM and loads its model again on SIGHUP."""
     from unidex.server.app import create_app
+    from unidex.server.plain_requests import PlainPredictions
 
     def on_start() -> None:
         # Within the startup of uvicorn, which has installed its own handlers before.
@@ -106,7 +107,7 @@ def make_server(settings: Settings, on_ready: Callable[[Service], None]) -> tupl
     service = app.service
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=PlainPredictions,
         ws="none",
         lifespan="on",
         log_config=None,

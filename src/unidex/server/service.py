@@ -23,7 +23,16 @@ from unidex.server.counters import Metrics
 from unidex.server.live_model import LiveModel, ModelHost
 from unidex.server.micro_batches import Batches
 from unidex.server.problems import ClientLeftError, ProblemError, refusal
-from unidex.server.request_bodies import check_entries, check_k, check_text, read_new_labels, read_request, texts_of
+from unidex.server.request_bodies import (
+    SMALL_BODY,
+    check_entries,
+    check_k,
+    check_text,
+    decode,
+    read_new_labels,
+    read_request,
+    texts_of,
+)
 from unidex.server.schemas import (
     ExplainAnswer,
     ExplainRequest,
@@ -96,6 +105,13 @@ class Service:
                 headers=[("retry-after", "1")],
             )
         return self._started
+
+    def start_prediction(self, body: bytes, is_gone: Callable[[], bool]) -> asyncio.Future[bytes] | None:
+        """The future answer to a small body of POST /v1/predict; None for a large one, which takes long to read."""
+        if len(body) > SMALL_BODY:
+            return None
+        request = decode(PredictRequest, body)
+        return self._running()[1].submit(texts_of(request, self.limits), request, is_gone)
 
     async def predict(self, body: bytes, is_gone: Callable[[], bool]) -> bytes:
         """Answer POST /v1/predict. This path must be fast."""
