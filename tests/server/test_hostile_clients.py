@@ -481,6 +481,33 @@ def test_bytes_after_connection_close_are_not_a_request(service):
         assert (status, answered["connection"]) == (200, "close")
 
 
+def test_a_prediction_in_one_piece_is_answered_as_one_in_several(service):
+    body = json.dumps({"texts": TEXTS, "k": 3}).encode()
+    head = b"POST /v1/predict HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n" % len(body)
+    whole = head + body
+
+    def said(answers):
+        """Without the date, which may differ."""
+        return [(status, {**headers, "date": ""}, body) for status, headers, body in answers]
+
+    expected = said(raw(service, head, body[:9], body[9:], pause=0.05, count=1))
+    assert [status for status, _, _ in expected] == [200]
+    assert said(raw(service, whole, count=1)) == expected
+    # One after the other on one connection: in one piece, before the answer, and cut anywhere.
+    assert said(raw(service, whole * 3, count=3)) == expected * 3
+    assert said(raw(service, whole, whole, whole[:40], whole[40:] + whole[:5], whole[5:], count=4)) == expected * 4
+    # What looks like a request within another is none.
+    hidden = b"POST /v1/predict HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n" % len(whole)
+    assert [status for status, _, _ in raw(service, hidden, whole, pause=0.05, count=1)] == [400]
+    assert [status for status, _, _ in raw(service, b"GET /health HTTP/1.1\r\nx: ", whole, pause=0.05)] == [400]
+    wrong = whole.replace(b'"k": 3', b'"k": 0')
+    assert [status for status, _, _ in raw(service, wrong + whole, wrong, whole, count=4)] == [422, 200, 422, 200]
+    # Clients that are gone before their answer.
+    for _ in range(20):
+        with socket.create_connection(service.address, timeout=PATIENCE) as connection:
+            connection.sendall(whole)
+
+
 def test_clients_that_send_slowly_or_never_read_do_not_block_others(service):
     """Requests that come byte by byte, and answers that nobody reads."""
     body = json.dumps({"texts": [SECRET] * 1000, "k": 24}).encode()

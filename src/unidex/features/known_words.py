@@ -134,9 +134,11 @@ class KnownWords:
         wanted = set().union(*words_of_texts)
         if new := [word for word in wanted if word not in known]:
             described = self._describe(new)
-            known = {word: known[word] for word in wanted if word in known} | described
-            memory = self._memory if len(self._memory) + len(described) <= _MAX_WORDS else {}
-            self._memory = memory | described
+            if len(known) + len(described) > _MAX_WORDS:
+                self._memory = {}
+                known = {word: known[word] for word in wanted if word in known} | described
+            # In place: a copy of many words would cost each batch more than its new words do.
+            self._memory.update(described)
         return known
 
     def _describe(self, words: list[str]) -> dict[str, _Word]:
