@@ -46,7 +46,7 @@ class LiveModel:
             with in_memory():
                 self.model = Model.load(folder)
             # The first prediction builds caches, and shows whether the parts fit: before the first request.
-            self.model.topk(["text"], 1)
+            predict_labels(self.model, ["text"], 1)
         except UnidexError:
             raise
         except Exception:
