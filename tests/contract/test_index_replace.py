@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unidex import index as index_layer
+from unidex import native
 from unidex.errors import ModelError
 from unidex.index import disk, hnsw, pq
 from unidex.index.exact import ExactIndex
@@ -44,6 +45,23 @@ def best_of(queries, vectors, removed, k):
 
 def recall(found, wanted):
     return (found.ids[:, :, None] == np.asarray(wanted)[:, None, :]).any(axis=1).mean()
+
+
+@kinds
+@pytest.mark.parametrize("is_native", [True, False])
+def test_inner_products_are_those_of_the_new_vectors(kind, is_native, monkeypatch):
+    if not is_native:
+        monkeypatch.setattr(native, "kernels", None)
+    vectors, queries = unit_vectors(320), unit_vectors(3, seed=1)
+    index = build(kind, vectors.copy())
+    moved = np.array([7, 0, 319])
+    index.replace(moved, unit_vectors(3, seed=3))
+    vectors[moved] = unit_vectors(3, seed=3)
+    ids = np.array([[0, 7, -1, 5], [319, 318, 0, -1], [1, 1, 7, 7]])
+    for first, end in ((0, DIM), (3, 6)):
+        found = index.inner_products(queries[:, first:end], ids, first)
+        wanted = np.einsum("nkd,nd->nk", vectors[ids][:, :, first:end], queries[:, first:end])
+        np.testing.assert_allclose(found, np.where(ids < 0, -np.inf, wanted), atol=1e-6)
 
 
 def test_an_exact_index_answers_bit_for_bit_as_one_built_so():
