@@ -85,8 +85,9 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
         first = {"first trial": terms.tables + terms.table_state + terms.row_state + terms.encoder_table}
         found[TRIAL] = Requirement(found[TRAIN].memory, found[TRAIN].disk | first)
     if terms.validates:
-        fitted = training | search | knn | lexical | {"ranker": RANKER}
-        found[FIT] = Requirement(fitted, files | checkpoint)
+        # The ranker is fitted in the memory that a step has left to the allocator.
+        fitted = {"training step": max(terms.step, terms.search + RANKER)}
+        found[FIT] = Requirement(training | knn | lexical | fitted, files | checkpoint)
     if config.train.decay_epochs:
         found[FINISH] = Requirement(training | lexical, files | checkpoint)
     kind, index_memory, index_disk = terms.index
