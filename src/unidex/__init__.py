@@ -1,4 +1,4 @@
-"""unidex matches a text to the right few of thousands or millions of labels.
+"""unidex matches a text to the right few of thousands to a hundred million labels.
 
 The public names below are imported when they are first used, so that ``import unidex`` is quick.
 """

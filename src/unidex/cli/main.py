@@ -38,7 +38,7 @@ from unidex.storage.disk_errors import as_disk_error
 app = typer.Typer(
     name="unidex",
     help=(
-        "Match a text to the right few of thousands or millions of labels.\n\n"
+        "Match a text to the right few of thousands to a hundred million labels.\n\n"
         "DATA is a folder, a file or the name of the built-in set 'hpo'. Results go to standard output, progress and "
         "logs to standard error."
     ),

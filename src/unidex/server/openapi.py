@@ -82,7 +82,7 @@ def make_document(app: FastAPI, limits: Limits) -> dict[str, Any]:
     made: dict[str, Any] = get_openapi(
         title="unidex",
         version=__version__,
-        summary="Match a text to the right few of thousands or millions of labels.",
+        summary="Match a text to the right few of thousands to a hundred million labels.",
         routes=app.routes,
     )
     _, components = msgspec.json.schema_components(_TYPES, ref_template=_REF)
