@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from unidex import progress
 
-# Some virtual machines announce the matrix unit AMX and end a process that uses it in bfloat16 (oneDNN reads this once).
+# Some virtual machines announce the matrix unit AMX and end a process that uses it, as oneDNN does in bfloat16.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 pytest.register_assert_rewrite("helpers")
 # Behind everything else: the benchmarks have names, such as metrics, that nothing else may find there.
