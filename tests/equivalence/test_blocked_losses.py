@@ -456,7 +456,7 @@ def test_no_texts_x_labels_matrix_is_built():
     [
         ({"texts_BD": torch.ones(2, 4)}, "same number of dimensions per row, but have the shapes (2, 4) and (3, 5)"),
         ({"labels_LD": torch.ones(4, 5)}, "2 texts x 3 labels, but there are 2 texts and 4 labels"),
-        ({"labels_LD": torch.ones(3, 5).half()}, "but are torch.float32 and torch.float16; call .float() first"),
+        ({"labels_LD": torch.ones(3, 5).bfloat16()}, "but are torch.float32 and torch.bfloat16; call .float() first"),
         ({"scale": torch.ones(1)}, "scale must be a tensor without dimensions, but has the shape (1,)"),
         ({"block_size": 0}, "block_size must be at least 1, but is 0"),
     ],

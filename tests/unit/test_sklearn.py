@@ -121,7 +121,8 @@ def test_probabilities(calibrated, by_matrix):
     assert found.shape == (20, 8)
     assert ((found > 0) & (found <= 1)).all()
     best = [row[0] for row in calibrated.predict_topk(X_NEW, 1)[0]]
-    assert found.argmax(axis=1).tolist() == best
+    # Other labels may be as probable, but none is more so.
+    assert np.array_equal(found[np.arange(20), best], found.max(axis=1))
     few = clone(calibrated).set_params(k=8, min_probability=0.5)
     few.model_, few.classes_, few._form = calibrated.model_, calibrated.classes_, "dense"
     assert np.array_equal(few.predict(X_NEW), found >= 0.5)

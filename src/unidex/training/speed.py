@@ -187,4 +187,4 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
     rows = sizes.num_labels * (speed.encode_row + row * speed.factor)
     found[INDEX] = rows + (knn if has_knn else 0)
     found[TEST] = sizes.num_test * (speed.encode_text + PREDICT_TEXT * speed.factor)
-    return {name: round(value, 2 if value < 10 else 0) for name, value in found.items() if math.isfinite(value)}
+    return {name: round(value, 4 if value < 10 else 0) for name, value in found.items() if math.isfinite(value)}
