@@ -49,8 +49,10 @@ def _own_command_line(monkeypatch):
     """What the command line sets for its process (log lines, progress, --debug) ends with the test that called it."""
     monkeypatch.setenv("UNIDEX_DEBUG", "")
     logger = logging.getLogger("unidex")
-    level, handlers = logger.level, list(logger.handlers)
+    handlers = list(logger.handlers)
+    # A fixture of a whole module may have called the command line with --quiet before.
+    logger.setLevel(logging.NOTSET)
     yield
-    logger.setLevel(level)
+    logger.setLevel(logging.NOTSET)
     logger.handlers[:] = handlers
     progress.listen(None)
