@@ -74,6 +74,7 @@ UNIDEC = (
             Row("graphsage", "graphsage"),
             Row("dpr", "dpr", paper=(44.64, 34.83, 32.62, 36.72)),
             Row("ance", "ance", paper=(46.44, 37.59, 31.91, 37.25)),
+            Row("ance, with the batch's labels", "ance", ("pool.candidates=pool",)),
             Row("ngame, dual head", "ngame", mode="dual", paper=(45.82, 35.48, 33.03, 36.80)),
             Row("depsl", "depsl", paper=(54.20, 43.38, 30.17, 36.25)),
             Row("siamesexml", "siamesexml", paper=(49.02, 38.52, 27.12, 32.52)),
@@ -83,6 +84,7 @@ UNIDEC = (
         ),
         orderings=claims("""
             ANCE is ahead of DPR: ance > dpr | P@1
+            its negatives help beside those of the batch: ance, with the batch's labels > dpr | P@1
             NGAME is ahead of GraphSAGE: ngame, dual head > graphsage | P@1
             DEPSL is ahead of NGAME's dual encoder: depsl > ngame, dual head | P@1
             DEPSL is ahead of ANCE: depsl > ance | P@1
