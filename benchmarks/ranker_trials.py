@@ -23,6 +23,7 @@ more neighbours      kNN scores of 200 train texts
 from __future__ import annotations
 
 import argparse
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -241,7 +242,10 @@ def judge_of(dataset: Any, seed: int) -> Judge:
     fit_ranker = validation.fit_ranker
 
     def keeping(scorer: Scorer, predict: Any, held_out: Split, queries_of: Any, **more: Any) -> Any:
-        kept.update(scorer=scorer, split=held_out.take(more["answered"]), queries=queries_of(more["answered"]))
+        # The run goes on to count matches in the held-out texts too: these must not be told.
+        now = copy.copy(scorer)
+        now.lexical = copy.deepcopy(scorer.lexical)
+        kept.update(scorer=now, split=held_out.take(more["answered"]), queries=queries_of(more["answered"]))
         return fit_ranker(scorer, predict, held_out, queries_of, **more)
 
     train_vectors = validation.Validation._train_vectors
