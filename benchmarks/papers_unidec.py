@@ -45,7 +45,7 @@ def _by_head(name: str, settings: Settings, figures: tuple[tuple[float, ...], ..
 
 # One encoder, similarity, length and number of steps for all, so that rows differ in loss and labels of a step alone.
 _MINILM = ("encoder.kind=transformer", "encoder.path=minilm", "encoder.max_length=16", "encoder.pooling=mean")
-_STEPS = ("train.batch_size=512", "train.lr_encoder=1e-4", "train.epochs=3")
+_STEPS = ("train.batch_size=128", "train.lr_encoder=3e-4", "train.epochs=3")
 _COSINES = ("heads.dual_normalised=true", "loss.temperature=0.05")
 _MINED = ("pool.start=1", "pool.refresh_every=1")
 _PICKED = (*_MINED, "heads.projection=false", "heads.dropout=0", "pool.size=1024")
