@@ -83,6 +83,8 @@ class Texts(Sequence[str]):
         ends, starts = self._ends, self._starts
         end = ends[at]
         start = starts[at] if starts is not None else ends[at - 1] if at % len(ends) else 0
+        if not 0 <= start <= end <= len(self._view):
+            raise self._damaged()
         try:
             return str(self._view[start:end], "utf-8")
         except UnicodeDecodeError:
@@ -235,21 +237,29 @@ class Texts(Sequence[str]):
         np.save(_part(file, "bytes"), packed)
 
     @classmethod
-    def load(cls, file: Path, *, in_memory: bool = False, distinct: bool = False) -> Texts:
+    def load(
+        cls, file: Path, *, in_memory: bool = False, distinct: bool = False, checked_up_to: int | None = None
+    ) -> Texts:
         """Read what ``save`` wrote, mapped from disk unless ``in_memory``.
 
-        ``distinct`` says that the texts were uids when they were written: to look for repeats would read them all.
+        ``distinct`` says that the texts were uids when they were written: to look for repeats would read them all. Of
+        more texts than ``checked_up_to``, which are always mapped, the place of a text is checked when it is read.
         """
-        block = load_array(_part(file, "bytes"), np.uint8, in_memory=in_memory)
-        ends = load_array(_part(file, "ends"), np.int64, in_memory=in_memory)
-        titles_file = _part(file, "titles")
-        titles = load_array(titles_file, np.int32, in_memory=in_memory) if titles_file.exists() else None
+        ends_file, titles_file = _part(file, "ends"), _part(file, "titles")
+        is_large = checked_up_to is not None and len(load_array(ends_file, np.int64, always=True)) > checked_up_to
+        block = load_array(_part(file, "bytes"), np.uint8, in_memory=in_memory, always=is_large)
+        ends = load_array(ends_file, np.int64, in_memory=in_memory, always=is_large)
+        has_titles = titles_file.exists()
+        titles = load_array(titles_file, np.int32, in_memory=in_memory, always=is_large) if has_titles else None
         texts = cls(block, None, ends, titles)
+        texts._distinct = distinct
         size = int(ends[-1]) if len(ends) else 0
+        if is_large and size == len(block) and (titles is None or titles.shape == ends.shape):
+            return texts
         if size != len(block) or not all(np.all(texts._starts_of(rows) <= ends[rows]) for rows in texts._blocks()):
             raise DataError(
                 "ends of saved texts must ascend to the size of the block, but do not; convert the data set again",
-                file=_part(file, "ends"),
+                file=ends_file,
             )
         if titles is not None and (
             titles.shape != ends.shape or bool(np.any((titles < 0) | (titles > texts.lengths())))
@@ -258,7 +268,6 @@ class Texts(Sequence[str]):
                 "titles of saved texts must be parts of the texts, but are not; convert the data set again",
                 file=titles_file,
             )
-        texts._distinct = distinct
         return texts
 
 
@@ -336,10 +345,10 @@ def row_numbers(rows: Any) -> NDArray[np.int64]:
     return found.astype(np.int64)
 
 
-def load_array(file: Path, dtype: type[np.generic], *, in_memory: bool = False) -> NDArray[Any]:
-    """A list of numbers that numpy.save wrote, mapped from disk unless ``in_memory``."""
+def load_array(file: Path, dtype: type[np.generic], *, in_memory: bool = False, always: bool = False) -> NDArray[Any]:
+    """A list of numbers that numpy.save wrote, mapped from disk unless ``in_memory``; with ``always`` mapped anyway."""
     try:
-        return read_array(file, (None,), dtype, None if in_memory else "r")
+        return read_array(file, (None,), dtype, "r" if always or not in_memory else None, always=always)
     except ValueError as error:
         raise DataError(f"{error}; convert the data set again", file=file) from None
 

@@ -1,7 +1,7 @@
 """Approximate search past memory: codes in lists find candidates, and vectors mapped from a file score them.
 
-The vectors are mapped, and the system keeps as much of them in memory as there is room for. Codes and ids, a tenth of
-the size, are read into memory. How it is built is in `unidex.index.disk_lists`.
+Vectors, codes and ids are mapped (`unidex.index.mapped_lists`): an index of any size is there at once, and the system
+keeps as much of it in memory as there is room for. How it is built is in `unidex.index.disk_lists`.
 
 Labels that are added or get another vector are compared with every text until they are many; then the index is built
 again.
@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 
 from unidex.errors import ConfigError, ModelError
 from unidex.index.base import Index, Vectors, check_vectors, check_whole_numbers
-from unidex.index.disk_lists import LISTS, VECTORS, Building, num_candidates, num_probes, padded
+from unidex.index.disk_lists import VECTORS, Building, num_candidates, num_probes, padded
 from unidex.index.exact import RowSource, search_exact
 from unidex.index.faiss_library import as_array, library, reading, threads_for
+from unidex.index.mapped_lists import BLOCKS, LISTS, SIZES, open_lists
 from unidex.storage.mapped import expect_random_reads, fetch_rows, load_array
 from unidex.storage.resources import available_memory
 from unidex.topk import TopK
@@ -76,11 +77,9 @@ class DiskIndex(Index):
         self._added = np.empty((0, self._stored.shape[1]), dtype=self._stored.dtype)
         self._moved: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # coded labels with other vectors since
         self._is_changed = False  # whether the file has no longer all vectors as they are
-        self._lists: Any = None
-        if num_coded:
-            faiss = library()
-            with reading(folder):
-                self._lists = faiss.read_index(str(folder / LISTS), faiss.IO_FLAG_MMAP_IFC)
+        # faiss keeps no reference to what is mapped.
+        opened: tuple[Any, Any] = open_lists(folder) if num_coded else (None, None)
+        self._lists, self._mapped = opened
 
     @classmethod
     def build(
@@ -142,8 +141,9 @@ class DiskIndex(Index):
             np.save(folder / _MOVED, self._moved)
         else:
             _link(self._folder / VECTORS, folder / VECTORS)
-        if self._lists is not None:
-            _link(self._folder / LISTS, folder / LISTS)
+        for name in (LISTS, SIZES, BLOCKS):
+            if self._lists is not None and (self._folder / name).exists():
+                _link(self._folder / name, folder / name)
 
     @property
     def num_ids(self) -> int:

@@ -8,7 +8,7 @@ A folder gets these files, one step after the other:
 3. ``assigned.npy`` and ``codes.npy``: the list and the code of every vector, block by block. A vector
    is compared with a part of the centres (`unidex.index.centre_groups`). A search compares a text with all of them: it
    needs the nearest hundreds, and a shortcut to them costs recall.
-4. ``lists.faiss``: the codes sorted by list. It is mapped when it is read.
+4. The files of `unidex.index.mapped_lists`: the codes sorted by list.
 
 ``progress.json`` says how many rows of a file are on the disk. A build that was killed continues there, and the result
 has the same bytes.
@@ -32,6 +32,7 @@ from unidex.index.base import Vectors, check_vectors
 from unidex.index.centre_groups import CentreGroups
 from unidex.index.exact import RowSource
 from unidex.index.faiss_library import as_array, library, stored_vectors, threads
+from unidex.index.mapped_lists import LISTS, write_lists
 from unidex.storage.atomic import sync, write_text
 from unidex.storage.disk_errors import writing
 from unidex.storage.mapped import map_privately, reserve
@@ -46,7 +47,7 @@ MIN_LEARNED = 1 << 14
 CODES_LEARNED_FROM = 1 << 15
 ROUNDS = 8  # of k-means
 TWO_LEVELS_FROM = 1 << 9  # lists; the centres of fewer come from one k-means
-VECTORS, TRAINED, ASSIGNED, CODES, LISTS = "vectors.npy", "trained.faiss", "assigned.npy", "codes.npy", "lists.faiss"
+VECTORS, TRAINED, ASSIGNED, CODES = "vectors.npy", "trained.faiss", "assigned.npy", "codes.npy"
 _PROGRESS = "progress.json"
 
 
@@ -136,7 +137,7 @@ class Building:
         wanted: dict[str, tuple[tuple[int, ...], type[np.generic]]]
         wanted = {ASSIGNED: ((num_rows,), np.int32), CODES: ((num_rows, empty.code_size), np.uint8)}
         assigned_L, codes_LM = self._in_blocks("assigning vectors to lists", assign, wanted)
-        _fill(empty, assigned_L, codes_LM)
+        write_lists(self.folder, empty, assigned_L, codes_LM)
         with writing(self.folder / LISTS):
             faiss.write_index(faiss.IndexIVFPQFastScan(empty), str(self.folder / f".{LISTS}"))
             self._finish(LISTS, 1)
@@ -268,18 +269,3 @@ def _k_means(sample: NDArray[np.float32], number: int) -> tuple[NDArray[np.float
     )
     means.train(np.ascontiguousarray(sample))
     return means.centroids, means.index.search(np.ascontiguousarray(sample), 1)[1][:, 0]
-
-
-def _fill(lists: Any, assigned_L: NDArray[np.int32], codes_LM: NDArray[np.uint8]) -> None:
-    """Put the codes into their lists, in ascending order of id within a list."""
-    faiss = library()
-    order = np.argsort(assigned_L, kind="stable")
-    ends = np.cumsum(np.bincount(assigned_L, minlength=lists.nlist))
-    start = 0
-    for number, end in enumerate(ends.tolist()):
-        if end > start:
-            ids = np.ascontiguousarray(order[start:end], dtype=np.int64)
-            codes = np.ascontiguousarray(codes_LM[ids])
-            lists.invlists.add_entries(number, len(ids), faiss.swig_ptr(ids), faiss.swig_ptr(codes))
-        start = end
-    lists.ntotal = len(assigned_L)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
@@ -70,8 +71,9 @@ _PARTS = (
     "train_texts.npy",  # of many texts, and in formats before 5
 )
 _TRAIN_TEXTS = "train_texts"
-HASHED_WHOLE = 1 << 30  # bytes; of larger files, these parts are hashed
+HASHED_WHOLE = 1 << 28  # bytes; of larger files, these parts are hashed
 NUM_PARTS, PART_SIZE = 64, 1 << 20
+_PARTS_HASHED = "parts:"  # before the hash of parts
 _ENCODER = "encoder."  # before the names of the encoder's dense weights in a network
 
 
@@ -220,23 +222,29 @@ def _weights(network: Network | ArrayNetwork) -> dict[str, Any]:
     return network.state_dict() | {name: tables[name].weight for name in ENCODER_TABLES.values() if name in tables}
 
 
-def _hashes(folder: Path) -> dict[str, str]:
+def _hashes(folder: Path, expected: Mapping[str, Any] = MappingProxyType({})) -> dict[str, str]:
+    """The hash of every file, each in the form of the expected one where there is one."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "manifest.json")
     files += sorted(file for file in folder.rglob("manifest.json") if file.parent != folder)
-    return {str(file.relative_to(folder)): _hash(file) for file in files}
+    names = {str(file.relative_to(folder)): file for file in files}
+    return {name: _hash(file, expected.get(name)) for name, file in names.items()}
 
 
-def _hash(file: Path) -> str:
-    """The hash of a file; of a large one, of its size and of parts all over it, so that a model opens in seconds."""
+def _hash(file: Path, expected: Any = None) -> str:
+    """The hash of a file; of a large one, of its size and of parts all over it, so that a model opens in seconds.
+
+    A manifest of an earlier version has hashes of whole files that are large now.
+    """
     size = file.stat().st_size
+    is_whole = size <= HASHED_WHOLE if expected is None else not str(expected).startswith(_PARTS_HASHED)
     with file.open("rb") as stream:
-        if size <= HASHED_WHOLE:
+        if is_whole or size < PART_SIZE:
             return hashlib.file_digest(stream, "sha256").hexdigest()
         digest = hashlib.sha256(str(size).encode())
         for part in range(NUM_PARTS):
             stream.seek(part * (size - PART_SIZE) // (NUM_PARTS - 1))
             digest.update(stream.read(PART_SIZE))
-    return f"parts:{digest.hexdigest()}"
+    return f"{_PARTS_HASHED}{digest.hexdigest()}"
 
 
 def _check_manifest(folder: Path) -> None:
@@ -252,7 +260,7 @@ def _check_manifest(folder: Path) -> None:
         raise ModelError(
             f"{file}: the model must have format {FORMAT}, but has {found_format}; train or convert it anew"
         )
-    found = _hashes(folder)
+    found = _hashes(folder, expected)
     for name, wanted in sorted(expected.items()):
         if found.get(name) != wanted:
             what = "changed" if name in found else "is missing"

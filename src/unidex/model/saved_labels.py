@@ -26,6 +26,8 @@ from unidex.storage.mapped import load_array
 
 LINES, PACKED, WORDS = "labels.jsonl", "labels", "words.npy"
 PACKED_ABOVE = 1 << 18  # labels; a file of fewer lines is read in a second or two, by people too
+# Labels whose places are all checked when they are read. More of them are not touched, and mapped in a service too.
+CHECKED_UP_TO = 1 << 22
 
 
 class _Label(Concept, frozen=True):
@@ -110,13 +112,15 @@ def _whole(texts: Sequence[str]) -> Texts:
 
 def _read_packed(folder: Path) -> LabelSet:
     try:
-        texts = Texts.load(folder / "texts")
-        has_uids = (folder / "uids.ends.npy").exists()
-        uids = GrowingTexts(Texts.load(folder / "uids", distinct=True) if has_uids else Numbers(len(texts)))
+        texts = Texts.load(folder / "texts", checked_up_to=CHECKED_UP_TO)
+        uids: GrowingTexts | Texts | Numbers = Numbers(len(texts))
+        if (folder / "uids.ends.npy").exists():
+            uids = Texts.load(folder / "uids", distinct=True, checked_up_to=CHECKED_UP_TO)
+        uids = GrowingTexts(uids)
     except DataError as error:
         raise ModelError(f"{error}; copy the model again") from None
     frequencies = load_array(folder / "frequencies.npy", (len(texts),), np.int64, mapped="always")
-    removed = load_array(folder / "removed.npy", (len(texts),), np.bool_)
+    removed = load_array(folder / "removed.npy", (len(texts),), np.bool_, mapped="always")
     if len(uids) != len(texts):
         raise ModelError(
             f"{folder}: there must be one uid per label, but there are {len(uids)} uids and {len(texts)} labels; copy "
@@ -125,5 +129,5 @@ def _read_packed(folder: Path) -> LabelSet:
     concepts = {row.label: concept_of(row) for row in _lines(folder / "concepts.jsonl", _NumberedConcept)}
     # Mapped copy-on-write because torch warns of others; nobody writes to it.
     frequencies.flags.writeable = removed.flags.writeable = False
-    words = load_array(folder / WORDS, (None,), np.uint64) if (folder / WORDS).exists() else None
+    words = load_array(folder / WORDS, (None,), np.uint64, mapped=True) if (folder / WORDS).exists() else None
     return LabelSet(texts, uids, frequencies, removed, concepts, UidTable.read(folder, uids), words)

@@ -3,6 +3,7 @@
 import json
 import resource
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from helpers import warm_start
 from helpers.waits import PATIENCE, wait_until
 from unidex import index as index_layer
 from unidex.errors import ModelError
-from unidex.index import disk, disk_lists
+from unidex.index import disk, disk_lists, faiss_library, mapped_lists
 from unidex.index.disk import DiskIndex
 from unidex.storage.disk_errors import DiskError
 
@@ -133,7 +134,7 @@ def test_a_killed_build_continues_and_gives_the_same_files(tmp_path, monkeypatch
     for folder in (killed, whole):
         DiskIndex.build(np.random.default_rng(0).standard_normal((6000, 8)).astype(np.float32), folder=folder)
     assert (killed / "vectors.npy").stat().st_mtime_ns == written
-    for name in ("vectors.npy", "lists.faiss"):
+    for name in ("vectors.npy", "lists.faiss", "list_sizes.npy", "lists.bin"):
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
 
@@ -149,7 +150,7 @@ def test_a_run_that_was_killed_after_the_build_takes_the_index_as_it_is(tmp_path
 # The width, and the size of files beyond which the disk takes no more: vectors, then what comes of them.
 @pytest.mark.parametrize(
     ("dim", "limit", "name"),
-    [(8, 100_000, "vectors.npy"), (1, 15_000, "vectors.npy"), (1, 24_000, "lists.faiss"), (64, 0, "vectors.npy")],
+    [(8, 100_000, "vectors.npy"), (1, 15_000, "vectors.npy"), (1, 24_000, "lists.bin"), (64, 0, "vectors.npy")],
 )
 def test_a_full_disk_names_the_file_and_the_build_continues_when_there_is_room(tmp_path, dim, limit, name):
     vectors = clustered(5_000, dim)
@@ -170,3 +171,69 @@ def test_a_list_file_that_was_cut_short_is_named(tmp_path):
     file.write_bytes(file.read_bytes()[:-1000])
     with pytest.raises(ModelError, match=r"index is not a whole index|lists\.faiss"):
         index_layer.load(tmp_path / "index")
+
+
+def test_a_file_of_codes_that_was_cut_short_is_named(tmp_path):
+    DiskIndex.build(clustered(5_000, 8)).save(tmp_path / "index")
+    file = tmp_path / "index" / "lists.bin"
+    whole = file.read_bytes()
+    for content in (whole[:-1], whole + b"x", b"", None):
+        file.unlink() if content is None else file.write_bytes(content)
+        with pytest.raises(ModelError, match=rf"lists\.bin must have {len(whole)} bytes as list_sizes\.npy says, but"):
+            index_layer.load(tmp_path / "index")
+
+
+def test_sizes_of_lists_that_are_no_sizes_are_refused(tmp_path):
+    DiskIndex.build(clustered(5_000, 8)).save(tmp_path / "index")
+    file = tmp_path / "index" / "list_sizes.npy"
+    sizes = np.load(file)
+    np.save(file, np.append(sizes[:-2] + 0, [-32, sizes[-2:].sum() + 32]))
+    with pytest.raises(ModelError, match=r"lists\.bin must have"):
+        index_layer.load(tmp_path / "index")
+    np.save(file, sizes[:-1])
+    with pytest.raises(ModelError, match=r"list_sizes\.npy: a saved array must have shape"):
+        index_layer.load(tmp_path / "index")
+
+
+@pytest.mark.parametrize("dim", [3, 34, 64])
+def test_lists_in_a_mapped_file_give_what_those_of_faiss_give_in_memory(tmp_path, monkeypatch, dim):
+    """Indexes of earlier versions have the lists in the file of faiss: they are read, and find the same."""
+    taken = []
+
+    def noted(folder, empty, assigned, codes):
+        # The index of faiss with these lists, made by its own means.
+        order, start = np.argsort(assigned, kind="stable"), 0
+        for number, size in enumerate(np.bincount(assigned, minlength=empty.nlist).tolist()):
+            ids = np.ascontiguousarray(order[start : start + size], dtype=np.int64)
+            own = np.ascontiguousarray(codes[ids])
+            if size:
+                empty.invlists.add_entries(number, size, faiss.swig_ptr(ids), faiss.swig_ptr(own))
+            start += size
+        empty.ntotal = len(assigned)
+        taken.append(faiss.serialize_index(faiss.IndexIVFPQFastScan(empty)))
+        empty.reset()
+        mapped_lists.write_lists(folder, empty, assigned, codes)
+
+    faiss = faiss_library.library()
+    monkeypatch.setattr(disk_lists, "write_lists", noted)
+    vectors, queries = clustered(6_000, dim), clustered(100, dim, seed=1)
+    DiskIndex.build(vectors).save(tmp_path / "index")
+    new = index_layer.load(tmp_path / "index")
+    assert str(tmp_path / "index" / "lists.bin") in Path("/proc/self/maps").read_text()
+    for name in ("lists.bin", "list_sizes.npy"):
+        (tmp_path / "index" / name).unlink()
+    (tmp_path / "index" / "lists.faiss").write_bytes(taken[0].tobytes())
+    old = index_layer.load(tmp_path / "index")
+    parameters = faiss.SearchParametersIVF(nprobe=20)
+    for number in (1, 100):
+        wanted = old._lists.search(disk_lists.padded(queries[:number]), 200, params=parameters)
+        found = new._lists.search(disk_lists.padded(queries[:number]), 200, params=parameters)
+        assert np.array_equal(wanted[0], found[0])
+        assert np.array_equal(wanted[1], found[1])
+    for allowed in (None, np.arange(3_000)):
+        wanted, found = (each.search(queries, 10, allowed=allowed) for each in (old, new))
+        assert np.array_equal(wanted.ids, found.ids)
+        assert np.array_equal(wanted.scores, found.scores)
+    old.save(tmp_path / "again")
+    assert not (tmp_path / "again" / "lists.bin").exists()
+    assert np.array_equal(index_layer.load(tmp_path / "again").search(queries, 10).ids, old.search(queries, 10).ids)

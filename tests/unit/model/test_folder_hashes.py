@@ -1,5 +1,7 @@
 """Hashes of the files of a model folder: of large files, the size and parts all over the file."""
 
+import hashlib
+
 import pytest
 
 from unidex.model import folder
@@ -31,3 +33,14 @@ def test_a_file_that_is_not_large_is_hashed_whole(tmp_path):
     file = tmp_path / "small"
     file.write_bytes(bytes(100))
     assert len(folder._hash(file)) == 64
+
+
+def test_a_hash_of_an_earlier_version_is_made_in_its_form(tmp_path):
+    file, content = tmp_path / "large", bytes(range(130))
+    file.write_bytes(content)
+    whole = hashlib.sha256(content).hexdigest()
+    assert folder._hash(file, whole) == whole
+    parts = folder._hash(file)
+    assert folder._hash(file, parts) == parts
+    file.write_bytes(content[:5])
+    assert folder._hash(file, parts) != parts
