@@ -16,10 +16,9 @@ import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from unidex.errors import ConfigError, ModelError
@@ -31,6 +30,9 @@ from unidex.index.mapped_lists import BLOCKS, LISTS, SIZES, open_lists
 from unidex.storage.mapped import expect_random_reads, fetch_rows, load_array
 from unidex.storage.resources import available_memory
 from unidex.topk import TopK
+
+if TYPE_CHECKING:
+    import torch
 
 CODED_FROM = 1 << 12  # labels; fewer are searched exactly, which is as quick
 CANDIDATES_PER_PLACE = 6
@@ -191,6 +193,11 @@ class DiskIndex(Index):
             texts = queries[start : start + texts_at_once]
             with threads_for(len(texts)):
                 ids_BC = self._lists.search(padded(texts, self._lists.d), wanted, params=parameters)[1]
+            # A large file is not read whole when a model is loaded.
+            if ids_BC.max(initial=-1) >= self._num_coded:
+                raise ModelError(
+                    f"{self._folder / BLOCKS}: lists must name labels of the index, but do not; copy it again"
+                )
             scores_BC = np.where(ids_BC < 0, -np.inf, self.inner_products(texts, np.maximum(ids_BC, 0)))
             found = TopK.rank(ids_BC, scores_BC.astype(np.float32))
             if len(uncoded):
@@ -236,7 +243,7 @@ class DiskIndex(Index):
 
 
 class _Rows:
-    """The vectors of an index as a row source."""
+    """The vectors of an index as a row source; only an exact search of many labels needs it, and torch."""
 
     def __init__(self, index: DiskIndex) -> None:
         self._index, self.shape = index, (index.num_ids, index.dim)
@@ -244,18 +251,25 @@ class _Rows:
     @property
     def device(self) -> torch.device:
         """Main memory."""
+        import torch
+
         return torch.device("cpu")
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> torch.Tensor:
-        return torch.from_numpy(self._index.vectors(np.arange(*rows.indices(self.shape[0]))))
+        return self._tensor(np.arange(*rows.indices(self.shape[0])))
 
     def index_select(self, dim: int, ids: torch.Tensor) -> torch.Tensor:
         """Rows by number."""
         assert dim == 0
-        return torch.from_numpy(self._index.vectors(ids.numpy()))
+        return self._tensor(ids.numpy())
+
+    def _tensor(self, ids: NDArray[np.int64]) -> torch.Tensor:
+        import torch
+
+        return torch.from_numpy(self._index.vectors(ids))
 
 
 def _stored(folder: Path, shape: tuple[int | None, int | None]) -> NDArray[Any]:

@@ -99,7 +99,8 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     found[INDEX] = Requirement(built | {"block of rows": SEARCH // 2}, files | checkpoint | index)
     tested = {"predictions": SEARCH // 2, "evaluation": EVALUATED * sizes.num_labels if sizes.num_test else 0}
     if kind == "disk":
-        tested[f"index ({kind})"] = terms.lists
+        # Its files are mapped; only the build needs memory.
+        tested[f"index ({kind})"] = 0
     found[TEST] = Requirement(built | tested, files | checkpoint | folder)
     return found
 
@@ -269,9 +270,9 @@ class _Terms:
         # Rows that are computed at once are there beside the copy of the index.
         beside = vectors if vectors <= STREAMED_ABOVE else 0
         if kind == "disk":
-            # The lists stay in memory; the order of all labels is there while they are filled.
+            # The sample that lists are learned from; later the order of all labels, and half of it to sort them.
             learned = NUMBER * dim * num_lists(number) * LEARNED_PER_LIST
-            return kind, max(learned, self.lists + 8 * number), vectors + self.lists
+            return kind, max(learned, 12 * number), vectors + self.lists
         if kind == "hnsw":
             return kind, vectors + 272 * number + beside, vectors + 272 * number
         codes = number * dim // 8 + 8 * number if kind == "pq" else 0

@@ -3,6 +3,8 @@
 import json
 import resource
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -237,3 +239,31 @@ def test_lists_in_a_mapped_file_give_what_those_of_faiss_give_in_memory(tmp_path
     old.save(tmp_path / "again")
     assert not (tmp_path / "again" / "lists.bin").exists()
     assert np.array_equal(index_layer.load(tmp_path / "again").search(queries, 10).ids, old.search(queries, 10).ids)
+
+
+def test_ids_of_a_damaged_file_are_refused_where_they_are_found(tmp_path):
+    vectors = clustered(5_000, 8)
+    DiskIndex.build(vectors).save(tmp_path / "index")
+    file = tmp_path / "index" / "lists.bin"
+    content = np.frombuffer(file.read_bytes(), dtype=np.int64).copy()
+    # Codes of a list, then its ids, with room for whole blocks of 32.
+    first = -(-int(np.load(tmp_path / "index" / "list_sizes.npy")[0]) // 32) * 32
+    ids = slice(first * 2 // 8, first * 2 // 8 + first)
+    assert vectors[content[ids]].shape == (first, 8)
+    content[ids] = 5_000
+    file.write_bytes(content.tobytes())
+    with pytest.raises(ModelError, match=r"lists\.bin: lists must name labels of the index, but do not"):
+        index_layer.load(tmp_path / "index").search(vectors, 10)
+
+
+def test_an_index_is_loaded_and_searched_without_torch(tmp_path):
+    vectors = clustered(5_000, 8)
+    DiskIndex.build(vectors).save(tmp_path / "index")
+    np.save(tmp_path / "queries.npy", vectors[:3])
+    code = (
+        "import sys, numpy as np, unidex.index as layer; from pathlib import Path; folder = Path(sys.argv[1]);"
+        "print(layer.load(folder / 'index').search(np.load(folder / 'queries.npy'), 1).ids[:, 0].tolist());"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout == "[0, 1, 2]\nFalse\n"

@@ -16,6 +16,7 @@ from unidex.model.label_set import LabelSet, rows_with
 from unidex.model.model import Model
 from unidex.model.saved_labels import read_labels, write_labels
 from unidex.model.uid_table import UidTable
+from unidex.storage.mapped import in_memory
 from unidex.verbs.train import train
 
 TEXTS = ["Roter Schuh", "Hut", "", "Größe 42", "hut"]
@@ -87,6 +88,28 @@ def test_a_packed_file_that_was_cut_short_is_named(monkeypatch, name, tmp_path):
     file = tmp_path / "labels" / f"{name}.npy"
     file.write_bytes(file.read_bytes()[:-4])
     with pytest.raises((ModelError, DataError), match=r"labels"):
+        read_labels(tmp_path)
+
+
+def test_texts_of_many_labels_are_mapped_everywhere_and_checked_where_they_are_read(monkeypatch, tmp_path):
+    monkeypatch.setattr(saved_labels, "PACKED_ABOVE", 0)
+    monkeypatch.setattr(saved_labels, "CHECKED_UP_TO", 2)
+    labels = label_set()
+    write_labels(tmp_path, labels)
+    with in_memory():
+        found = read_labels(tmp_path)
+    assert found._names[0].packed.is_mapped
+    assert list(found.texts) == list(labels.texts)
+    assert found.find_ids(list(labels.uids)).tolist() == labels.find_ids(list(labels.uids)).tolist()
+    file = tmp_path / "labels" / "texts.ends.npy"
+    ends = np.load(file)
+    for wrong in (1 << 40, -5, int(ends[2]) + 1):
+        np.save(file, np.append([ends[0], wrong], ends[2:]))
+        damaged = read_labels(tmp_path)
+        with pytest.raises(DataError, match=r"saved texts must be UTF-8, but are damaged"):
+            [damaged.texts[row] for row in (1, 2)]
+    np.save(file, ends - 1)
+    with pytest.raises(ModelError, match=r"texts\.ends\.npy: ends of saved texts must ascend"):
         read_labels(tmp_path)
 
 

@@ -1,0 +1,165 @@
+"""CPU time and memory of loading a model against its number of labels.
+
+    python benchmarks/loading.py FOLDER --labels 1000000 10000000 100000000 > table.md
+
+Training so many labels takes hours, and loading depends on the sizes of files alone. So a small model is trained on a
+generated set (benchmarks/scale_set.py), and its labels and its index (kind disk, 64 numbers per label) are replaced by
+files of the right form and size: label texts of random letters, random codes, vectors of zeros in a file that takes no
+disk. Predictions of such a model mean nothing.
+
+Each model is loaded in a process of its own, imports included, and predicts the labels of one text: "first" after the
+load, "next" as the mean of ten further ones. Memory is what the system cannot take back and, apart from it, pages of
+files, which it can.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from scale import SETTINGS
+from scale_set import ScaleSet, write_set
+
+TEXT_BYTES, DIM = 25, 64
+AT_ONCE = 1 << 22
+MAX_WORDS = 1_000_000  # words of labels that the vocabulary lacks
+COLUMNS = (
+    "labels",
+    "load, CPU s",
+    "load, s",
+    "MB",
+    "MB of files",
+    "first text, CPU ms",
+    "next text, CPU ms",
+    "MB",
+    "MB of files",
+)
+
+
+def write_model(folder: Path, base: Path, number: int) -> None:
+    """A model folder like ``base`` of another number of labels."""
+    from unidex.model import folder as folders
+
+    shutil.copytree(base, folder)
+    (folder / "labels.jsonl").unlink()
+    (folder / "labels").mkdir()
+    _write_labels(folder / "labels", number)
+    _write_index(folder / "index", number)
+    manifest = {"format": folders.FORMAT, "files": folders._hashes(folder)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def _write_labels(folder: Path, number: int) -> None:
+    letters = np.random.default_rng(0).integers(ord("a"), ord("z") + 1, size=AT_ONCE * TEXT_BYTES, dtype=np.uint8)
+    shapes = {"texts.bytes": (np.uint8, TEXT_BYTES), "texts.ends": (np.int64, 1), "frequencies": (np.int64, 1)}
+    arrays = {
+        name: np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=kind, shape=(number * width,))
+        for name, (kind, width) in shapes.items()
+    }
+    for first in range(0, number, AT_ONCE):
+        stop = min(first + AT_ONCE, number)
+        arrays["texts.bytes"][first * TEXT_BYTES : stop * TEXT_BYTES] = letters[: (stop - first) * TEXT_BYTES]
+        arrays["texts.ends"][first:stop] = np.arange(first + 1, stop + 1) * TEXT_BYTES
+        arrays["frequencies"][first:stop] = 1
+    np.save(folder / "removed.npy", np.zeros(number, dtype=bool))
+    (folder / "concepts.jsonl").touch()
+    words = np.random.default_rng(1).integers(1 << 62, size=min(number, MAX_WORDS), dtype=np.uint64)
+    np.save(folder / "words.npy", np.unique(words))
+
+
+def _write_index(folder: Path, number: int) -> None:
+    from unidex.index.disk import DiskIndex
+    from unidex.index.disk_lists import num_lists
+    from unidex.index.faiss_library import library
+    from unidex.index.mapped_lists import BLOCK, BLOCKS, LISTS, SIZES
+
+    faiss, rng = library(), np.random.default_rng(0)
+    shutil.rmtree(folder)
+    # Few vectors, for the manifest and the codebooks; all that grows is made anew.
+    vectors = rng.standard_normal((5_000, DIM)).astype(np.float32)
+    DiskIndex.build(vectors).save(folder)
+    codebooks = faiss.vector_to_array(faiss.read_index(str(folder / LISTS)).pq.centroids)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"num_ids": number, "num_coded": number}))
+    for name in (BLOCKS, LISTS, SIZES, "vectors.npy"):
+        (folder / name).unlink()
+    np.lib.format.open_memmap(folder / "vectors.npy", mode="w+", dtype=np.float32, shape=(number, DIM))
+    centres = rng.standard_normal((num_lists(number), DIM)).astype(np.float32)
+    coarse = faiss.IndexFlatIP(DIM)
+    coarse.add(centres / np.linalg.norm(centres, axis=1, keepdims=True))
+    empty = faiss.IndexIVFPQ(coarse, DIM, len(centres), DIM // 2, 4, faiss.METRIC_INNER_PRODUCT)
+    empty.by_residual, empty.is_trained = False, True
+    faiss.copy_array_to_vector(codebooks, empty.pq.centroids)
+    faiss.write_index(faiss.IndexIVFPQFastScan(empty), str(folder / LISTS))
+    sizes = rng.multinomial(number, np.full(len(centres), 1 / len(centres)))
+    np.save(folder / SIZES, sizes)
+    first = 0
+    with (folder / BLOCKS).open("wb") as file:
+        for size in sizes.tolist():
+            file.write(rng.bytes((size + -size % BLOCK) * DIM // 4))
+            file.write(np.pad(np.arange(first, first + size), (0, -size % BLOCK)).tobytes())
+            first += size
+
+
+def measure(folder: Path) -> list[float]:
+    """Load a model in this process, and predict."""
+    started = time.process_time(), time.monotonic()
+    from unidex.verbs.models import load_model
+
+    model = load_model(folder, "cpu")
+    found = [time.process_time() - started[0], time.monotonic() - started[1], *_memory()]
+    for repeats in (1, 10):
+        before = time.process_time()
+        for _ in range(repeats):
+            model.predict(["mabe gufo"], k=10)
+        found.append(1000 * (time.process_time() - before) / repeats)
+    return [*found, *_memory()]
+
+
+def _memory() -> tuple[float, float]:
+    """Megabytes of this process: its own, and pages of files."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["RssAnon"].split()[0]) / 1000, int(status["RssFile"].split()[0]) / 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--labels", type=int, nargs="+", default=[1_000_000, 10_000_000, 100_000_000])
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.folder)))
+        return
+    base = options.folder / "base"
+    if not (base / "model").exists():
+        from unidex.verbs.train import train
+
+        logging.disable()
+        write_set(base / "set", ScaleSet(10_000, 10_000))
+        train(base / "set", settings=SETTINGS, out=base / "model")
+    print(f"| {' | '.join(COLUMNS)} |")
+    print(f"|{'---:|' * len(COLUMNS)}")
+    for number in options.labels:
+        folder = options.folder / str(number)
+        if not folder.exists():
+            write_model(folder, base / "model", number)
+        command = [sys.executable, __file__, str(folder), "--measure"]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        cells = [
+            f"{value:,.{digits}f}"
+            for value, digits in zip(json.loads(done.stdout), (1, 1, 0, 0, 0, 0, 0, 0), strict=True)
+        ]
+        print(f"| {number:,} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
