@@ -67,7 +67,7 @@ class TopK:
             raise ValueError(f"ids and scores must have one shape, but have {ids_NK.shape} and {scores_NK.shape}")
         width = ids_NK.shape[1] if k is None else k
         if native.kernels is not None and len(ids_NK) and width <= _MAX_INSERTED:
-            best = cls._room(len(ids_NK), width)
+            best = cls.room(len(ids_NK), width)
             given = np.ascontiguousarray(ids_NK), np.ascontiguousarray(scores_NK)
             if native.kernels.rank_places(*given, best.ids, best.scores, len(ids_NK)):
                 return best
@@ -75,7 +75,7 @@ class TopK:
         return found if k is None else found.first(k)
 
     @classmethod
-    def _room(cls, num_texts: int, k: int) -> TopK:
+    def room(cls, num_texts: int, k: int) -> TopK:
         """Places to be filled."""
         return cls(np.empty((num_texts, k), dtype=np.int64), np.empty((num_texts, k), dtype=np.float32))
 
@@ -109,7 +109,7 @@ class TopK:
     def from_csr(cls, scores_NL: sparse.csr_array, k: int | None = None) -> TopK:
         """The k best stored entries of each row; k defaults to the longest row. Stored zeros and negatives count."""
         if k is not None and k <= _MAX_INSERTED and native.is_plain(scores_NL):
-            best = cls._room(scores_NL.shape[0], k)
+            best = cls.room(scores_NL.shape[0], k)
             if native.kernels.best_entries(*native.arrays_of(scores_NL), best.ids, best.scores):
                 return best
         counts = np.diff(scores_NL.indptr)

@@ -15,8 +15,10 @@ from helpers.synthetic import topics
 from unidex import native
 from unidex.config import Features
 from unidex.features.extractor import FeatureExtractor
+from unidex.index import pq
 from unidex.nn.bag_arrays import BagArrays
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.ranked_search import rank_at_once
 from unidex.sparse_rows import sparse_product
 from unidex.storage.eight_bits import EightBitRows
 from unidex.topk import TopK
@@ -215,6 +217,54 @@ def test_a_whole_model(both, model, k):
     assert "place" in " ".join(fitted.scorer.ranker().features), "a ranker of few texts reads fewer features"
     for some in ([*texts, "", "never seen", "w" * 500], texts[:1], texts[:7]):
         assert same_places(*both(lambda some=some: fitted.topk(some, k)))
+
+
+@pytest.fixture(scope="module")
+def coded_model():
+    """A model whose index searches by codes."""
+    dataset = topics(num_labels=700, num_train=2000)
+    settings = ["encoder.dim=64", "features.min_df=1", "train.epochs=1", "train.validation=0.5", "train.decay_epochs=1"]
+    settings += ["train.simulate_decay_up_to=0", "augment.method=none", "pool.try_hard_negatives=0"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pq, "CODED_FROM", 100)
+        return unidex.train(dataset, recipe="auto", settings=settings), list(dataset.train.texts[:60])
+
+
+@pytest.mark.parametrize("k", [3, 57, 90])
+def test_a_search_in_one_call_is_that_of_all_steps(both, coded_model, k, monkeypatch):
+    fitted, texts = coded_model
+    scorer, some = fitted.scorer, [*texts, "", "never seen", "w" * 500, " ".join(texts)]
+    assert scorer.index.shortlist(fitted.queries(texts[:1]).vectors, 30) is not None
+    plain, at_once = both(lambda: fitted.topk(some, k))
+    queries = fitted.queries(some)
+    by_call = rank_at_once(scorer, scorer.ranker(), queries, k)
+    assert by_call is not None
+    assert same_places(by_call.first(3), plain.first(3))
+    assert same_places(plain, at_once)
+    monkeypatch.setattr("unidex.scoring.scorer.rank_at_once", lambda *given: None)
+    assert same_places(fitted.topk(some, k), at_once)
+    for place, text in enumerate(some):
+        assert same_places(fitted.topk([text], k), at_once.rows(place, place + 1))
+
+
+def test_a_search_without_some_labels_takes_all_steps(both, coded_model):
+    fitted, texts = coded_model
+    first = fitted.topk(texts, 3).ids[:, 0]
+    plain, compiled = both(lambda: fitted.topk(texts, 3, forbidden=np.unique(first)))
+    assert same_places(plain, compiled)
+    assert not np.isin(compiled.ids, first).any()
+
+
+def test_a_search_refuses_numbers_that_are_not_there(compiled, coded_model, monkeypatch):
+    fitted, texts = coded_model
+    monkeypatch.setattr(native, "kernels", compiled)
+    scorer = fitted.scorer
+    queries, beyond = fitted.queries(texts[:2]), np.full((2, 180), 10**6)
+    monkeypatch.setattr(scorer.index, "shortlist", lambda *given: beyond, raising=False)
+    with pytest.raises(ValueError, match="within"):
+        rank_at_once(scorer, scorer.ranker(), queries, 3)
+    beyond[:] = -1
+    assert rank_at_once(scorer, scorer.ranker(), queries, 3) is None
 
 
 def test_features_of_a_model(both, model):

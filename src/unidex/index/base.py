@@ -121,6 +121,13 @@ class Index(ABC):
         hidden = hidden_labels(self.num_ids, self._removed, allowed, forbidden)
         return self._search(queries_BD, k, hidden, self.num_ids if hidden is None else int(np.count_nonzero(~hidden)))
 
+    def shortlist(self, queries_BD: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
+        """Ids of labels among which an index finds the k best of each text by their inner products; None without any.
+
+        The queries must be finite, which is not checked again.
+        """
+        return None
+
     @abstractmethod
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors of labels, one per row."""
@@ -136,7 +143,7 @@ class Index(ABC):
         found, columns = np.empty((num_texts, width), dtype=np.float32), queries_NC.shape[1]
         if not ids_NK.size:
             return found
-        table = self._table()
+        table = self.all_vectors()
         if table is not None and native.kernels is not None:
             queries, ids = np.ascontiguousarray(queries_NC), np.ascontiguousarray(ids_NK)
             native.kernels.inner_products(queries, table, ids, found, columns, table.shape[1], first, width)
@@ -151,7 +158,7 @@ class Index(ABC):
         found[ids_NK < 0] = -np.inf
         return found
 
-    def _table(self) -> NDArray[np.float32] | None:
+    def all_vectors(self) -> NDArray[np.float32] | None:
         """The vectors of all labels by id where they are one array in memory."""
         return None
 

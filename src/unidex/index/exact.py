@@ -161,7 +161,8 @@ class ExactIndex(Index):
             first += len(part)
         return found
 
-    def _table(self) -> NDArray[np.float32] | None:
+    def all_vectors(self) -> NDArray[np.float32] | None:
+        """The first part where there is no other, in memory or mapped."""
         rows = self._parts[0]
         is_plain = len(self._parts) == 1 and isinstance(rows, np.ndarray) and rows.dtype == np.float32
         return rows if is_plain and rows.flags.c_contiguous else None  # type: ignore[return-value, union-attr]

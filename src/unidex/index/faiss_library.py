@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,22 +32,23 @@ def library() -> Any:
 FEW_TEXTS = 16
 
 
-@contextmanager
-def threads(number: int | None) -> Iterator[None]:
+_AS_THEY_ARE = nullcontext()
+
+
+def threads(number: int | None) -> AbstractContextManager[None]:
     """Let faiss use this many threads for a while; None leaves its own choice."""
-    if number is None:
-        yield
-        return
-    faiss = library()
-    before = faiss.omp_get_max_threads()
-    if before == number:
-        yield
-        return
-    faiss.omp_set_num_threads(number)
+    if number is None or (before := library().omp_get_max_threads()) == number:
+        return _AS_THEY_ARE
+    return _other_threads(number, before)
+
+
+@contextmanager
+def _other_threads(number: int, before: int) -> Iterator[None]:
+    library().omp_set_num_threads(number)
     try:
         yield
     finally:
-        faiss.omp_set_num_threads(before)
+        library().omp_set_num_threads(before)
 
 
 def threads_for(num_texts: int) -> AbstractContextManager[None]:
@@ -92,7 +93,8 @@ class StoredVectors(Index):
         """The vectors of labels, one per row."""
         return stored_vectors(self._stored)[ids]
 
-    def _table(self) -> NDArray[np.float32] | None:
+    def all_vectors(self) -> NDArray[np.float32] | None:
+        """The stored vectors; good until vectors are added."""
         return stored_vectors(self._stored)
 
     def _search_exactly(self, queries: NDArray[np.float32], k: int, hidden: NDArray[np.bool_] | None) -> TopK:

@@ -109,8 +109,9 @@ class HnswIndex(StoredVectors):
         """The vectors of labels, one per row."""
         return stored_vectors(self._stored)[self._points.points_L[ids]]
 
-    def _table(self) -> NDArray[np.float32] | None:
-        return None if self._points.any_moved else stored_vectors(self._stored)
+    def all_vectors(self) -> NDArray[np.float32] | None:
+        """The stored vectors; None where points are no labels any more."""
+        return None if self._points.any_moved else super().all_vectors()
 
     def _search(self, queries_BD: Vectors, k: int, hidden: NDArray[np.bool_] | None, num_visible: int) -> TopK:
         faiss, queries = library(), as_array(queries_BD)

@@ -39,6 +39,7 @@ MIN_PIECES, NUMBERS_PER_PIECE = 64, 4
 TEXTS_PER_SCAN = 0x2222
 ROWS_AT_ONCE = 1 << 16
 CANDIDATES_AT_ONCE = 1 << 22
+SHORTLISTED_AT_ONCE = 1 << 12  # texts
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class PqIndex(StoredVectors):
         self._codes = codes  # None while there are too few labels
         self._points = points  # whose code each is; a label whose vector was replaced has a later one
         self._learned_from = learned_from  # number of labels when the codes were learned
+        self._known_table: NDArray[np.float32] | None = None
 
     @classmethod
     def build(cls, vectors_LD: Vectors, **settings: Any) -> Self:
@@ -130,6 +132,23 @@ class PqIndex(StoredVectors):
         starts = range(0, len(queries), texts_at_once)
         blocks = [self._search_codes(queries[s : s + texts_at_once], k, fetched, wanted, hidden) for s in starts]
         return blocks[0] if len(blocks) == 1 else TopK.concatenate(blocks)
+
+    def all_vectors(self) -> NDArray[np.float32]:
+        """The stored vectors; good until vectors are added."""
+        # Made once: for one text it would take as long as to read its candidates.
+        if self._known_table is None or len(self._known_table) != self._flat.ntotal:
+            self._known_table = stored_vectors(self._flat)
+        return self._known_table
+
+    def shortlist(self, queries_BD: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
+        """The labels of the best codes; None where labels are removed or moved, or searched without codes."""
+        wanted = max(self._num_candidates(), CANDIDATES_PER_PLACE * k)
+        is_plain = not self._removed.size and not self._points.any_moved and len(queries_BD) <= SHORTLISTED_AT_ONCE
+        if not is_plain or self._codes is None or self._codes.ntotal <= wanted:
+            return None
+        with threads_for(len(queries_BD)):
+            found: NDArray[np.int64] = self._codes.search(self._padded(queries_BD), wanted)[1]
+        return found
 
     def _append(self, vectors: Vectors) -> None:
         for start in range(0, len(vectors), ROWS_AT_ONCE):

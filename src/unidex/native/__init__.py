@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 from scipy import sparse
 
-_VERSION = 3  # as in module.c; kernels that were compiled from other sources are not used
+_VERSION = 4  # as in module.c; kernels that were compiled from other sources are not used
 
 
 def _load() -> Any:
@@ -32,10 +32,13 @@ kernels: Any = _load()
 
 def is_plain(*matrices: sparse.csr_array) -> bool:
     """Whether the kernels are there and read these matrices: float32, with columns and starts of 32 bits."""
-    return kernels is not None and all(
-        matrix.data.dtype.char == "f" and matrix.indices.dtype.char == "i" and matrix.indptr.dtype.char == "i"
-        for matrix in matrices
-    )
+    if kernels is None:
+        return False
+    for matrix in matrices:
+        kinds = matrix.data.dtype.char, matrix.indices.dtype.char, matrix.indptr.dtype.char
+        if kinds != ("f", "i", "i"):
+            return False
+    return True
 
 
 def arrays_of(matrix: sparse.csr_array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

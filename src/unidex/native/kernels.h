@@ -197,4 +197,37 @@ typedef struct {
 } Trees;
 int score_trees(Trees trees, const float *columns, int64_t pairs, double *scores);
 
+/* search.c */
+typedef struct {
+    const int64_t *found_ids; /* texts x num_found, of the index; where these are more than it gives, the best count */
+    int64_t num_found;
+    int64_t num_index, num_knn, num_lexical, num_matches;
+    int64_t width; /* candidates of a text from all parts together */
+    const float *queries; /* texts x dim */
+    int64_t dim;
+    const float *rows; /* labels x dim */
+    int64_t labels;
+    const int64_t *head_columns; /* the first and the number of each head */
+    const float *head_weights;   /* that rows of labels are multiplied with */
+    int64_t num_heads;
+    Csr shares, positives;   /* texts x training texts, training texts x labels */
+    Csr searched, by_word;   /* texts x words, words x labels */
+    Csr words;               /* all of the texts */
+    Csr match_scores;        /* texts x labels */
+    const float *nearest;
+    FoundMatches found;
+    MatchedLabels matched;
+    const float *weights; /* as those of pairs */
+    const float *priors;
+    const int64_t *frequencies;
+    const double *idf;
+    int64_t half;
+    LabelWords label_words;
+    Trees trees;
+    int64_t num_columns;    /* features of a pair */
+    const double *rarities; /* what is added to a score, by the frequency of the label */
+    int64_t num_rarities;
+} Search;
+int64_t search_labels(Search search, int64_t k, int64_t *best_ids, float *best_scores);
+
 #endif

@@ -1,19 +1,46 @@
 /* Functions that rank candidates. */
 #include "bindings.h"
 
+/* Matches and what is known of labels that match, among the buffers from a place on; 0 where sizes do not fit. */
+int take_matches(Buffers *buffers, void **p, int at, FoundMatches *found, MatchedLabels *labels) {
+    int64_t texts = numbers(buffers, at, 4) - 1, entries = numbers(buffers, at + 1, 4);
+    *found = (FoundMatches){p[at], p[at + 1], p[at + 2], p[at + 3], p[at + 4], p[at + 5], numbers(buffers, at + 3, 4)};
+    *labels = (MatchedLabels){p[at + 6], p[at + 7], numbers(buffers, at + 6, 8), p[at + 8], p[at + 9],
+                              numbers(buffers, at + 8, 4)};
+    int fits = texts >= 0 && numbers(buffers, at + 2, 8) == entries && found->starts[texts] == entries;
+    fits = fits && numbers(buffers, at + 4, 4) == found->count && numbers(buffers, at + 5, 4) == found->count;
+    return fits && numbers(buffers, at + 7, 8) == labels->rows && numbers(buffers, at + 9, 8) == labels->labels;
+}
+
+/* Trees among the buffers from a place on, over so many columns; 0 where a number is not within its array. */
+int take_trees(Buffers *buffers, void **p, int at, int64_t columns, Trees *trees) {
+    *trees = (Trees){p[at], p[at + 1], numbers(buffers, at, 8), p[at + 2], p[at + 3], p[at + 4], p[at + 5], p[at + 6],
+                     numbers(buffers, at + 6, 8)};
+    int64_t nodes = numbers(buffers, at + 2, 4);
+    int fits = numbers(buffers, at + 1, 8) == trees->num_features;
+    fits &= numbers(buffers, at + 3, 4) == nodes && numbers(buffers, at + 4, 4) == nodes;
+    for (int64_t own = 0; fits && own < trees->num_features; own++) {
+        fits &= trees->features[own] >= 0 && trees->features[own] < columns;
+        fits &= trees->ends[own] >= (own ? trees->ends[own - 1] : 0) && trees->ends[own] <= nodes;
+    }
+    for (int64_t node = 0; fits && node < nodes; node++) fits &= trees->owners[node] >= 0 && trees->owners[node] < trees->trees;
+    /* A set has at most 16 leaves. */
+    for (int64_t tree = 0; fits && tree < trees->trees; tree++)
+        fits &= trees->firsts[tree] >= 0 && trees->firsts[tree] < numbers(buffers, at + 5, 8) - 15;
+    return fits;
+}
+
 /* describe_matches(ids, starts, labels, places, counts, firsts, rows, num_words, ambiguities, rates, texts, found) */
 PyObject *py_describe_matches(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     Buffers buffers;
     void *p[12];
     if (count != 12) return PyErr_Format(PyExc_TypeError, "describe_matches takes 12 arguments");
     if (!take_all(&buffers, arguments, 11, 1, p)) return NULL;
-    int64_t texts = numbers(&buffers, 1, 4) - 1, size = numbers(&buffers, 0, 8), entries = numbers(&buffers, 2, 4);
-    FoundMatches found = {p[1], p[2], p[3], p[4], p[5], p[6], numbers(&buffers, 4, 4)};
-    MatchedLabels labels = {p[7], p[8], numbers(&buffers, 7, 8), p[9], p[10], numbers(&buffers, 9, 4)};
-    int fits = texts > 0 && size % texts == 0 && numbers(&buffers, 3, 8) == entries && found.starts[texts] == entries;
-    fits = fits && numbers(&buffers, 5, 4) == found.count && numbers(&buffers, 6, 4) == found.count;
-    fits = fits && numbers(&buffers, 8, 8) == labels.rows && numbers(&buffers, 10, 8) == labels.labels;
-    if (!fits || numbers(&buffers, 11, 4) != 7 * size) return finish(&buffers, NULL, SIZES);
+    FoundMatches found;
+    MatchedLabels labels;
+    int fits = take_matches(&buffers, p, 1, &found, &labels);
+    int64_t texts = numbers(&buffers, 1, 4) - 1, size = numbers(&buffers, 0, 8);
+    if (!fits || texts < 1 || size % texts || numbers(&buffers, 11, 4) != 7 * size) return finish(&buffers, NULL, SIZES);
     int is_done = describe_matches(p[0], texts, size / texts, found, labels, p[11]);
     return finish(&buffers, is_done ? Py_NewRef(Py_None) : NULL, is_done ? NULL : NUMBERS);
 }
@@ -53,19 +80,10 @@ PyObject *py_score_trees(PyObject *self, PyObject *const *arguments, Py_ssize_t 
     void *p[9];
     if (count != 10) return PyErr_Format(PyExc_TypeError, "score_trees takes 10 arguments");
     if (!take_all(&buffers, arguments, 8, 1, p)) return NULL;
-    Trees trees = {p[0], p[1], numbers(&buffers, 0, 8), p[2], p[3], p[4], p[5], p[6], numbers(&buffers, 6, 8)};
-    int64_t pairs = numbers(&buffers, 8, 8), columns = whole(arguments[9]), nodes = numbers(&buffers, 2, 4);
-    int fits = numbers(&buffers, 1, 8) == trees.num_features && numbers(&buffers, 7, 4) == columns * pairs;
-    fits &= numbers(&buffers, 3, 4) == nodes && numbers(&buffers, 4, 4) == nodes;
-    for (int64_t at = 0; fits && at < trees.num_features; at++) {
-        fits &= trees.features[at] >= 0 && trees.features[at] < columns;
-        fits &= trees.ends[at] >= (at ? trees.ends[at - 1] : 0) && trees.ends[at] <= nodes;
-    }
-    for (int64_t node = 0; fits && node < nodes; node++) fits &= trees.owners[node] >= 0 && trees.owners[node] < trees.trees;
-    /* A set has at most 16 leaves. */
-    for (int64_t tree = 0; fits && tree < trees.trees; tree++)
-        fits &= trees.firsts[tree] >= 0 && trees.firsts[tree] < numbers(&buffers, 5, 8) - 15;
-    if (!fits) return finish(&buffers, NULL, SIZES);
+    Trees trees;
+    int64_t pairs = numbers(&buffers, 8, 8), columns = whole(arguments[9]);
+    if (!take_trees(&buffers, p, 0, columns, &trees) || numbers(&buffers, 7, 4) != columns * pairs)
+        return finish(&buffers, NULL, SIZES);
     int is_done;
     Py_BEGIN_ALLOW_THREADS
     is_done = score_trees(trees, p[7], pairs, p[8]);

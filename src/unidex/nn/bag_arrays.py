@@ -114,13 +114,10 @@ class BagArrays:
     def _sums(self, values: NDArray[Any], columns: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.float32]:
         """The weighted sum of the vectors that each row names."""
         if native.kernels is not None and isinstance(self.table, EightBitRows) and self.dim % EIGHT_BIT_BLOCK == 0:
-            sums = np.empty((len(starts) - 1, self.dim), dtype=np.float32)
-            entries = (
-                part.astype(kind, copy=False) for part, kind in zip((values, columns, starts), "fii", strict=True)
-            )
-            native.kernels.sum_rows(
-                *entries, self.table.codes_RD, self.table.scales_RG, sums, self.dim, EIGHT_BIT_BLOCK
-            )
+            table, dim = self.table, self.dim
+            sums = np.empty((len(starts) - 1, dim), dtype=np.float32)
+            entries = values.astype("f", copy=False), columns.astype("i", copy=False), starts.astype("i", copy=False)
+            native.kernels.sum_rows(*entries, table.codes_RD, table.scales_RG, sums, dim, EIGHT_BIT_BLOCK)
             return sums
         if len(columns) <= _FEW_ENTRIES:
             places: NDArray[Any] = np.arange(len(columns))

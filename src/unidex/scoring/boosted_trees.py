@@ -158,10 +158,8 @@ class BoostedTreesRanker(Ranker):
 
     def scores(self, features: Features) -> NDArray[np.float32]:
         """The scores of candidates, N x K."""
-        logits = self.fitted.tree_scores(_columns(features, self.fitted.names))
-        found = -np.logaddexp(0, -logits).reshape(features["frequency"].shape) + self.fitted.rarity(
-            features["frequency"]
-        )
+        sums = self.fitted.tree_scores(_columns(features, self.fitted.names))
+        found = self.fitted.rarity(features["frequency"]) - np.logaddexp(0, -sums).reshape(features["frequency"].shape)
         scores: NDArray[np.float32] = found.astype(np.float32)
         return scores
 

@@ -43,7 +43,7 @@ def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.fl
     layout, label_rows = pairs.layout, lexical.only_texts
     if label_rows is None or layout.has_tree:
         return None
-    known_names, weights = _expected(layout)
+    known_names, weights = known_features(layout)
     more = tuple(names)[len(known_names) :]
     if more not in ((), MATCHES) or (more and (lexical.matches is None or pairs.queries.matches is None)):
         return None
@@ -78,7 +78,7 @@ def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.fl
 
 
 @lru_cache(maxsize=16)
-def _expected(layout: Layout) -> tuple[tuple[str, ...], NDArray[np.float32]]:
+def known_features(layout: Layout) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     """The features that the kernel computes, and the weights of the heads, kNN scores and label priors in their sum."""
     weights = WeightedSum.of(layout, layout.weights).weights
     parts = (*layout.heads, "knn", "label_prior")

@@ -214,19 +214,23 @@ class KnnPart:
         """
         return self.scores_of(self.nearest(queries_BD, excluded=excluded), hidden_L)
 
-    def scores_of(self, near: TopK, hidden_L: NDArray[np.bool_] | None = None) -> sparse.csr_array:
-        """``label_scores`` from the nearest training texts."""
+    def shares_of(self, near: TopK) -> sparse.csr_array:
+        """B x T, the shares p of the nearest training texts."""
         shares_BK = softmax_shares(near.scores, self.temperature)
         # A share that underflows to 0 stays out, and so does padding.
         if native.is_plain(self._positives):
-            values, chosen, starts = shares_BK.ravel(), near.ids.ravel(), np.arange(len(near) + 1) * near.k
+            values, chosen = shares_BK.ravel(), near.ids.ravel()
+            starts = np.arange(0, len(chosen) + 1, near.k or 1, dtype=np.int32)[: len(near) + 1]
         else:
             kept_BK = shares_BK > 0
             values, chosen = shares_BK[kept_BK], near.ids[kept_BK]
             starts = np.concatenate([[0], np.cumsum(kept_BK.sum(axis=1))])
         shape = (len(near), self.num_texts)
-        shares_BT = unchecked_csr(values, chosen.astype(np.int32), starts.astype(np.int32), shape)
-        scores_BL = sparse_product(shares_BT, self._positives)
+        return unchecked_csr(values, chosen.astype(np.int32), starts.astype(np.int32, copy=False), shape)
+
+    def scores_of(self, near: TopK, hidden_L: NDArray[np.bool_] | None = None) -> sparse.csr_array:
+        """``label_scores`` from the nearest training texts."""
+        scores_BL = sparse_product(self.shares_of(near), self._positives)
         return scores_BL if hidden_L is None else _without_columns(scores_BL, hidden_L)
 
     def label_texts(self) -> LabelTexts:

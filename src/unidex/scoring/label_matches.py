@@ -129,6 +129,11 @@ class LabelMatches:
                 counts_L += np.bincount(labels, minlength=self.num_labels)
         self.__dict__.pop("_rates", None)
 
+    @property
+    def of_labels(self) -> tuple[NDArray[Any], ...]:
+        """Words and ambiguity of each row, rate and matching training texts of each label, as kernels read them."""
+        return self._num_words, self._ambiguities, self._rates, self._texts_2L[0]
+
     @cached_property
     def _rates(self) -> NDArray[np.float32]:
         matched_L, right_L = self._texts_2L
@@ -268,7 +273,7 @@ class LabelMatches:
             found_7NK = np.empty((len(MATCHES), *ids_NK.shape), dtype=np.float32) if room is None else room
             native.kernels.describe_matches(
                 *(ids_NK, places_NL.indptr, places_NL.indices, places_NL.data, matches.counts_M, matches.firsts_M),
-                *(matches.rows_M, self._num_words, self._ambiguities, self._rates, self._texts_2L[0], found_7NK),
+                *(matches.rows_M, *self.of_labels, found_7NK),
             )
             return dict(zip(MATCHES, found_7NK, strict=True))
         found, is_there = find_entries(places_NL, ids_NK)

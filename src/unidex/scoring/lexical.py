@@ -195,7 +195,7 @@ class LexicalPart:
             k: number of places.
             hidden_L: labels that must not be returned; None where all may be.
         """
-        scores = sparse_product(_rarest_words(rows_NF, _MAX_SEARCHED), self._labels_by_word)
+        scores = sparse_product(self.searched_words(rows_NF), self.labels_by_word)
         if len(self._further_labels):
             scores = self._by_label(scores)
         if hidden_L is not None:
@@ -203,8 +203,13 @@ class LexicalPart:
             scores.eliminate_zeros()
         return TopK.from_csr(scores, k)
 
+    @staticmethod
+    def searched_words(rows_NF: sparse.csr_array) -> sparse.csr_array:
+        """The words of texts that find candidates."""
+        return _rarest_words(rows_NF, _MAX_SEARCHED)
+
     @cached_property
-    def _labels_by_word(self) -> sparse.csr_array:
+    def labels_by_word(self) -> sparse.csr_array:
         """Rare words x labels, and then further texts."""
         rows = self._labels_LF
         if len(self._further_labels):
@@ -258,7 +263,7 @@ class LexicalPart:
 
     def _set(self, labels_LF: sparse.csr_array) -> None:
         self._labels_LF = labels_LF
-        for name in ("_labels_by_word", "_label_rows", "_further_rows"):
+        for name in ("labels_by_word", "_label_rows", "_further_rows"):
             self.__dict__.pop(name, None)
 
     def save(self, folder: Path) -> None:
@@ -316,7 +321,7 @@ def _rarest_words(rows_NF: sparse.csr_array, max_words: int) -> sparse.csr_array
     >>> _rarest_words(rows, 2).toarray().tolist()
     [[0.0, 0.5, 0.5, 0.0], [0.0, 0.25, 0.0, 0.0]]
     """
-    if np.diff(rows_NF.indptr).max(initial=0) <= max_words:
+    if len(rows_NF.indices) <= max_words or np.diff(rows_NF.indptr).max(initial=0) <= max_words:
         return rows_NF
     words = np.flatnonzero(rows_NF.indices < HALF)
     rows = row_of_entries(rows_NF)[words]

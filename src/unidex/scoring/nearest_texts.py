@@ -128,16 +128,21 @@ class NearestTexts:
         check_vectors(queries_BD, "text vectors", self.dim)
         queries = as_array(queries_BD)
         best = self._search_lists(queries, k)
+        num_found = min(k, len(self))
+        if best.ids[:, num_found - 1].min(initial=0) < 0 or not best.scores[:, 0].all():
+            self._complete(best, queries, k, num_found)
+        return best
+
+    def _complete(self, best: TopK, queries: NDArray[np.float32], k: int, num_found: int) -> None:
+        """Fill the places of queries whose lists gave too few."""
         # A query of zeros is as near to every text, but the tables of fast scan cannot be scaled: it finds none.
         zero = ~queries.any(axis=1)
-        num_found = min(k, len(self))
         best.ids[zero, :num_found], best.scores[zero, :num_found] = np.arange(num_found), 0
         short = np.flatnonzero(best.ids[:, num_found - 1] < 0)
         if short.size:
             scores, ids = self._lists.refine_index.search(queries[short], k)
             whole = TopK.rank(ids, scores)
             best.ids[short], best.scores[short] = whole.ids, whole.scores
-        return best
 
     def vectors(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
         """The vectors of texts, one per row; of many texts, rounded to 8 bits per number."""

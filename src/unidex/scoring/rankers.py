@@ -73,12 +73,13 @@ class Rarity:
 
     def __call__(self, frequencies: NDArray[Any]) -> NDArray[Any]:
         """The added score by the number of training texts."""
-        highest = int(frequencies.max(initial=0))
-        if highest >= _MAX_TABLE:
-            return self._computed(frequencies)
-        table = _rarity_table(self, highest.bit_length())
-        found: NDArray[Any] = table[frequencies]
+        table = self.table(int(frequencies.max(initial=0)))
+        found: NDArray[Any] = self._computed(frequencies) if table is None else table[frequencies]
         return found
+
+    def table(self, highest: int) -> NDArray[Any] | None:
+        """The added score by each number of training texts up to a number, and more; None for too many."""
+        return None if highest >= _MAX_TABLE else _rarity_table(self, highest.bit_length())
 
     def _computed(self, frequencies: NDArray[Any]) -> NDArray[Any]:
         found: NDArray[Any] = self.power * np.log(self.inverse_propensities(frequencies))

@@ -30,6 +30,7 @@ from unidex.scoring.layout import Head, Layout, Mode
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.pretrained import PRETRAINED, PretrainedPart
 from unidex.scoring.queries import Queries
+from unidex.scoring.ranked_search import rank_at_once
 from unidex.scoring.rankers import CandidateCounts, Candidates, Ranker, WeightedSum, added_weights
 from unidex.scoring.ranking_features import KnnFound, Pairs, compute_features
 from unidex.topk import PADDING, TopK
@@ -100,7 +101,7 @@ class Scorer:
     calibration: Calibration | None = None
     lexical: LexicalPart | None = None
     pretrained: PretrainedPart | None = None
-    _logarithms: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
+    _logarithms: tuple[NDArray[np.int64], NDArray[np.float32], int] | None = None
     _fitted_ranker: tuple[int, int, Ranker] | None = None  # with the fitted one and the layout that it was made of
 
     def ranker(self, mode: Mode = "both") -> Ranker:
@@ -141,8 +142,12 @@ class Scorer:
         """
         if not self._index_ranks(mode):
             ranker = self.ranker(mode)
-            candidates = self.candidates(queries, ranker.counts, ranker.features, allowed=allowed, forbidden=forbidden)
-            best = ranker.rank(candidates, min(k, candidates.ids_NK.shape[1]))
+            is_any_hidden = allowed is not None or forbidden is not None or self.labels.removed.any()
+            best = None if is_any_hidden else rank_at_once(self, ranker, queries, k)
+            if best is None:
+                filters = {"allowed": allowed, "forbidden": forbidden}
+                candidates = self.candidates(queries, ranker.counts, ranker.features, **filters)
+                best = ranker.rank(candidates, min(k, candidates.ids_NK.shape[1]))
             if best.k == k and (best.ids >= 0).all():
                 return best
             return _continued(best, self.index.search(queries.vectors, k, allowed=allowed, forbidden=forbidden), k)
@@ -309,15 +314,16 @@ class Scorer:
     ) -> Candidates:
         of_labels = (self.labels.frequencies, knn, self.lexical, self.pretrained, frozen)
         pairs = Pairs(self.layout, self.index, queries, ids_NK, ids_NK >= 0, *of_labels)
-        at_once = describe_at_once(pairs, features, self._log_frequencies())
+        at_once = describe_at_once(pairs, features, self.log_frequencies()[0])
         return Candidates(ids_NK, compute_features(pairs, features) if at_once is None else at_once)
 
-    def _log_frequencies(self) -> NDArray[np.float32]:
-        """ln(1 + frequency) of each label, computed once."""
+    def log_frequencies(self) -> tuple[NDArray[np.float32], int]:
+        """ln(1 + frequency) of each label, and the highest frequency, computed once."""
         frequencies_L = self.labels.frequencies
         if self._logarithms is None or self._logarithms[0] is not frequencies_L:
-            self._logarithms = frequencies_L, np.log1p(frequencies_L).astype(np.float32)
-        return self._logarithms[1]
+            highest = int(frequencies_L.max(initial=0))
+            self._logarithms = frequencies_L, np.log1p(frequencies_L).astype(np.float32), highest
+        return self._logarithms[1:]
 
 
 def _continued(best: TopK, found: TopK, k: int) -> TopK:

@@ -95,9 +95,9 @@ class TreeScores:
     def __call__(self, columns_PF: NDArray[np.float32]) -> NDArray[np.float64]:
         """The sum of the trees for each pair."""
         found = np.empty(len(columns_PF))
-        if native.kernels is not None and self._arrays is not None:
+        if native.kernels is not None and self.arrays is not None:
             columns_FP = np.ascontiguousarray(columns_PF.T)
-            native.kernels.score_trees(*self._arrays, columns_FP, found, self.num_features)
+            native.kernels.score_trees(*self.arrays, columns_FP, found, self.num_features)
             return found
         for start in range(0, len(columns_PF), _PAIRS_AT_ONCE):
             block = columns_PF[start : start + _PAIRS_AT_ONCE]
@@ -105,7 +105,7 @@ class TreeScores:
         return found
 
     @cached_property
-    def _arrays(self) -> tuple[NDArray[Any], ...] | None:
+    def arrays(self) -> tuple[NDArray[Any], ...] | None:
         """The trees as the kernel reads them; None for trees of more leaves than it has bits."""
         if not self.leaves_left or self.leaves_left[0].itemsize > _KERNEL_LEAVES // 8:
             return None

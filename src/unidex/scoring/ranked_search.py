@@ -1,0 +1,76 @@
+"""Candidates and their ranking by the learned ranker in one call of compiled code.
+
+It computes what `Scorer.candidates` and the ranker compute step by step, bit for bit. For a few texts, what is between
+the kernels of these steps costs more than the kernels. Models that it does not know take the other way.
+
+Shapes: N texts, K candidates.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unidex import native
+from unidex.scoring.boosted_trees import BoostedTreesRanker
+from unidex.scoring.feature_columns import known_features
+from unidex.scoring.label_matches import MATCHES
+from unidex.scoring.layout import Layout
+from unidex.scoring.queries import Queries
+from unidex.scoring.rankers import Ranker
+from unidex.topk import TopK
+
+if TYPE_CHECKING:
+    from unidex.scoring.scorer import Scorer
+
+
+def rank_at_once(scorer: Scorer, ranker: Ranker, queries: Queries, k: int) -> TopK | None:
+    """The best k candidates of each text where no label is hidden; None where they must be found step by step."""
+    if native.kernels is None or not isinstance(ranker, BoostedTreesRanker) or scorer.pretrained is not None:
+        return None
+    layout, knn, lexical, matched = scorer.layout, scorer.knn, scorer.lexical, queries.matches
+    if knn is None or lexical is None or lexical.matches is None or queries.words is None or matched is None:
+        return None
+    names, weights = known_features(layout)
+    table, label_rows, trees = scorer.index.all_vectors(), lexical.only_texts, ranker.fitted.tree_scores.arrays
+    frequencies_L, (priors_L, highest) = scorer.labels.frequencies, scorer.log_frequencies()
+    if table is None or label_rows is None or trees is None or frequencies_L.dtype != np.int64 or layout.has_tree:
+        return None
+    matrices = queries.words, knn.positives, lexical.labels_by_word, label_rows.rows_RF
+    places_NL = matched.places_NL
+    if ranker.features != (*names, *MATCHES) or not native.is_plain(*matrices) or places_NL.indices.dtype != np.int32:
+        return None
+    if not len(queries) or len(table) != len(frequencies_L):
+        return None
+    rarities = ranker.fitted.rarity.table(highest)
+    if rarities is None:
+        return None
+    counts = ranker.counts
+    near = knn.nearest(layout.knn_queries(queries.vectors))
+    found = scorer.index.shortlist(queries.vectors, counts.index)
+    if found is None:
+        found = scorer.index.search(queries.vectors, counts.index).ids
+    width = counts.index + counts.knn + counts.lexical + counts.matches
+    best = TopK.room(len(queries), min(k, width))
+    is_done = native.kernels.search_labels(
+        *(found, queries.vectors, table, *_head_columns(layout), *native.arrays_of(knn.shares_of(near))),
+        *(near.scores.max(axis=1, initial=0), *native.arrays_of(queries.words)),
+        *(*native.arrays_of(lexical.searched_words(queries.words)), lexical.matches.scores(matched).data),
+        *(places_NL.indptr, places_NL.indices, places_NL.data, matched.counts_M, matched.firsts_M, matched.rows_M),
+        *(*lexical.matches.of_labels, *native.arrays_of(knn.positives), *native.arrays_of(lexical.labels_by_word)),
+        *(weights, priors_L, frequencies_L, lexical.idf_of_columns, *native.arrays_of(label_rows.rows_RF)),
+        *(label_rows.num_words_R, label_rows.word_norms_R, *trees, rarities, best.ids, best.scores),
+        *(counts.index, counts.knn, counts.lexical, counts.matches, len(ranker.features)),
+    )
+    return best if is_done else None
+
+
+@lru_cache(maxsize=16)
+def _head_columns(layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The first column and the number of columns of each head, and its weight in the rows of labels."""
+    columns = [(layout.first_column(head), getattr(layout, head)) for head in layout.heads]
+    weights = [layout.weight(head) or 1.0 for head in layout.heads]
+    return np.array(columns, dtype=np.int64), np.array(weights, dtype=np.float32)
