@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.data.texts import Texts
+from unidex.features import long_rows
 from unidex.features.extractor import FeatureExtractor, as_csr
 from unidex.storage.atomic import replace_folder, unfinished_folder
 
@@ -101,7 +102,7 @@ def _read(place: Path, num_texts: int, num_features: int) -> sparse.csr_array | 
     except (OSError, ValueError, KeyError, TypeError) as error:
         logger.warning("The cached features in %s are damaged (%s). Computing them again.", place, error)
         return None
-    ends = np.zeros(len(arrays["ends"]) + 1, dtype=np.int32 if len(arrays["ids"]) < 1 << 31 else np.int64)
+    ends = np.zeros(len(arrays["ends"]) + 1, dtype=np.int32 if len(arrays["ids"]) < long_rows.LONG_FROM else np.int64)
     ends[1:] = arrays["ends"]
     if len(ends) != num_texts + 1 or len(arrays["ids"]) != ends[-1] or len(arrays["weights"]) != ends[-1]:
         logger.warning("The cached features in %s do not fit the number of texts. Computing them again.", place)

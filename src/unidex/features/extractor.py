@@ -24,6 +24,7 @@ from unidex.config import Features as Settings
 from unidex.data.compressed_texts import CompressedTexts
 from unidex.data.texts import Packer, Texts
 from unidex.errors import DataError, ModelError
+from unidex.features import long_rows
 from unidex.features.analyser import PLAIN, Analyser
 from unidex.features.codepoints import read_texts
 from unidex.features.feature_counts import CHUNK_TEXTS, count_features, text_chunks
@@ -268,12 +269,9 @@ def as_csr(
     weights: NDArray[np.float32], ids: NDArray[np.int32], ends: NDArray[Any], num_features: int
 ) -> sparse.csr_array:
     """A matrix over these arrays, without copying ids and weights; ids must ascend in each row."""
-    if ends[-1] < 1 << 31:
-        return unchecked_csr(weights, ids, ends.astype(np.int32, copy=False), (len(ends) - 1, num_features))
-    matrix = sparse.csr_array((weights, ids, ends), shape=(len(ends) - 1, num_features), copy=False)
-    matrix.has_sorted_indices = True
-    matrix.has_canonical_format = True
-    return matrix
+    if ends[-1] >= long_rows.LONG_FROM:
+        return long_rows.LongRows.of(weights, ids, ends.astype(np.int64, copy=False), num_features)
+    return unchecked_csr(weights, ids, ends.astype(np.int32, copy=False), (len(ends) - 1, num_features))
 
 
 def _read_idf(file: Path, vocabulary: Vocabulary) -> NDArray[np.float32]:
