@@ -61,6 +61,11 @@ class LiveModel:
         """NAME@VERSION; the version is the shortened hash of the manifest."""
         return f"{self.name}@{self.model.version}"
 
+    @cached_property
+    def title_json(self) -> bytes:
+        """The title as JSON: a model is loaded in one version."""
+        return _encode(self.title)
+
     @property
     def num_labels(self) -> int:
         """The number of labels that can be predicted."""
@@ -82,7 +87,7 @@ class LiveModel:
     def find_language(self, language: str) -> str:
         """Return a language in which labels have names, or raise a problem 422."""
         try:
-            return checked_language(self.model, language)
+            return checked_language(self.model, language) if language else ""
         except DataError as error:
             raise ProblemError(422, str(error), field="language") from None
 
@@ -187,7 +192,7 @@ class ModelHost:
 
     def finish(self, job: Job) -> bytes:
         """Join the parts of a job into the whole answer."""
-        return b'{"predictions":[%s],"model":%s}' % (b",".join(job.parts), _encode(job.owner.title))
+        return b'{"predictions":[%s],"model":%s}' % (b",".join(job.parts), job.owner.title_json)
 
     def replace(self, live: LiveModel) -> None:
         """Replace the model; jobs that started with the former one finish with it."""

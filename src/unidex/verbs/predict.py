@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from unidex.data.concepts import is_language, language_tag
 from unidex.data.text_blocks import text_blocks
@@ -61,8 +62,9 @@ class Predictions:
     labels: LabelSet  # the labels of the model
     ids: list[list[int]]  # labels
     scores: list[list[float]]  # their scores, rounded
-    # their probabilities, not rounded; None where the model has no calibration for the mode
+    # their probabilities, not rounded and rounded; None where the model has no calibration for the mode
     probabilities: list[list[float]] | None
+    rounded: list[list[float]] | None
     known: list[float] | None  # share of each text's words that the model knows; None without a vocabulary of words
 
     def row(
@@ -83,22 +85,19 @@ class Predictions:
             language: language of label texts.
             most_specific: drop a label if one of the others is narrower.
         """
-        labels, scores = self.labels, self.scores[number]
-        probabilities = None if self.probabilities is None else self.probabilities[number]
-        found = [
-            (place, label)
-            for place, label in enumerate(self.ids[number][:k])
-            if label >= 0
-            and (min_probability is None or probabilities is None or probabilities[place] >= min_probability)
-        ]
+        ids, shown = self.ids[number][:k], self.labels.shown
+        rounded = [None] * len(ids) if self.rounded is None else self.rounded[number]
+        found = [entry for entry in zip(ids, self.scores[number], rounded, strict=False) if entry[0] >= 0]
+        if min_probability is not None and self.probabilities is not None:
+            likely = [probability >= min_probability for probability in self.probabilities[number]]
+            found = [entry for entry, is_likely in zip(found, likely, strict=False) if is_likely]
         if most_specific:
-            kept = labels.most_specific([label for _, label in found])
-            found = [pair for pair, is_kept in zip(found, kept, strict=True) if is_kept]
+            kept = self.labels.most_specific([label for label, _, _ in found])
+            found = [entry for entry, is_kept in zip(found, kept, strict=True) if is_kept]
         rows = []
-        for place, label in found:
-            uid, text, frequency, notation = labels.shown(label, language)
-            probability = None if probabilities is None else round(probabilities[place], _DIGITS)
-            rows.append(PredictedLabel(label, uid, text, scores[place], probability, frequency, notation))
+        for label, score, probability in found:
+            uid, text, frequency, notation = shown(label, language)
+            rows.append(PredictedLabel(label, uid, text, score, probability, frequency, notation))
         return rows
 
 
@@ -129,10 +128,16 @@ def predict_labels(
     return Predictions(
         model.labels,
         topk.ids.tolist(),
-        np.round(topk.scores.astype(np.float64), _DIGITS).tolist(),
+        _rounded(topk.scores),
         None if probabilities is None else probabilities.tolist(),
-        None if known is None else np.round(known.known_N.astype(np.float64), _DIGITS).tolist(),
+        None if probabilities is None else _rounded(probabilities),
+        None if known is None else _rounded(known.known_N),
     )
+
+
+def _rounded(values: NDArray[np.float32]) -> list[Any]:
+    found: list[Any] = np.round(values.astype(np.float64), _DIGITS).tolist()
+    return found
 
 
 def predict_rows(

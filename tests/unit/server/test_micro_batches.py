@@ -112,6 +112,25 @@ def test_a_lone_client_is_not_made_to_wait_for_company(monkeypatch):
     asyncio.run(main())
 
 
+def test_a_client_does_not_wait_for_others_that_have_left(monkeypatch):
+    monkeypatch.setattr(micro_batches, "WAIT_SECONDS", 3600)
+
+    async def main():
+        echo = Echo()
+        batches = Batches(echo, asyncio.get_running_loop())
+        echo.may_answer.clear()
+        first = batches.submit(["first"], None, bool)
+        wait_until(lambda: len(echo.batches) == 1)
+        together = [batches.submit([str(number)], None, bool) for number in range(20)]
+        echo.may_answer.set()
+        await asyncio.gather(first, *together)
+        assert len(echo.batches) == 2
+        assert await asyncio.wait_for(batches.submit(["alone"], None, bool), PATIENCE) == ["alone"]
+        batches.stop()
+
+    asyncio.run(main())
+
+
 def test_a_queue_of_disconnected_clients_is_reported_as_empty():
     async def main():
         echo, seen = Echo(), []
