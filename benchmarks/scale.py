@@ -181,6 +181,9 @@ def draw(results: list[dict[str, Any]], file: Path) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("labels")
+    axes.set_ylabel("MB, or CPU ms")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     axes.legend()
     save_figure(figure, file)
 
