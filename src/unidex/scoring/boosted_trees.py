@@ -38,11 +38,11 @@ from unidex.scoring.ranking_features import FEATURES
 from unidex.scoring.tree_scores import TreeScores, checked_text
 
 _FIT_POWER = 0.5
-_NUM_TREES = 60
+_NUM_TREES = 150
 _SETTINGS: dict[str, Any] = {
     "objective": "binary",
-    "learning_rate": 0.15,
-    "num_leaves": 15,
+    "learning_rate": 0.1,
+    "num_leaves": 7,
     "min_data_in_leaf": 50,
     "feature_fraction": 0.8,
     "bagging_fraction": 0.8,
