@@ -18,6 +18,7 @@ from scipy import sparse
 from unidex.data.concepts import NOTHING, Concept, fields_of, joined_text, joined_texts, text_in
 from unidex.data.dataset import Dataset
 from unidex.data.growing_texts import GrowingTexts, Numbers
+from unidex.data.text_lookup import order_by_text, rows_with
 from unidex.errors import DataError, listed, quoted
 from unidex.metrics.bins import CLASSES, frequency_classes
 from unidex.model.journal import unknown_label
@@ -25,7 +26,6 @@ from unidex.model.uid_table import UidTable
 
 Order = Literal["frequency", "text", "id"]
 ORDERS = ("frequency", "text", "id")
-_TEXTS_AT_ONCE = 1 << 16
 Frequency = Literal["head", "torso", "tail"]
 _MAX_SHOWN = 1 << 16
 
@@ -303,8 +303,7 @@ class LabelSet:
     def _ordered(self, order: Order) -> NDArray[np.int64]:
         if order not in self._orders:
             if order == "text":
-                folded = [text.casefold() for text in self.texts]
-                self._orders[order] = np.array(sorted(range(len(self)), key=folded.__getitem__), dtype=np.int64)
+                self._orders[order] = order_by_text(self.texts)
             elif order == "frequency":
                 self._orders[order] = np.argsort(-self.frequencies, kind="stable")
             else:
@@ -316,19 +315,6 @@ class LabelSet:
             shown = room[:count]
             shown.flags.writeable = False
             object.__setattr__(self, name, shown)
-
-
-def rows_with(texts: Sequence[str], wanted: str) -> NDArray[np.bool_]:
-    """Which texts have a part in any case; ``wanted`` is in one case.
-
-    >>> rows_with(["Red shoe", "hat", "SHOE"], "shoe").tolist()
-    [True, False, True]
-    """
-    found_L = np.zeros(len(texts), dtype=bool)
-    for start in range(0, len(texts), _TEXTS_AT_ONCE):
-        block = [text.casefold() for text in texts[start : start + _TEXTS_AT_ONCE]]
-        found_L[start : start + len(block)] = [wanted in text for text in block]
-    return found_L
 
 
 def _is_frozen(array: NDArray[Any]) -> bool:

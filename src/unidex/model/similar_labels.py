@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.data.dataset import Dataset
+from unidex.data.text_lookup import rows_with
 from unidex.errors import DataError, quoted
-from unidex.model.label_set import LabelRow, LabelSet, rows_with
+from unidex.model.label_set import LabelRow, LabelSet
 from unidex.nn.vectors import Vectors
 from unidex.topk import TopK
 

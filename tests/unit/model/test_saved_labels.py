@@ -12,7 +12,7 @@ from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
 from unidex.features.words import Words
 from unidex.model import saved_labels
-from unidex.model.label_set import LabelSet, rows_with
+from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
 from unidex.model.saved_labels import read_labels, write_labels
 from unidex.model.uid_table import UidTable
@@ -126,11 +126,6 @@ def test_growing_texts_are_a_list():
     for row in (5, -6):
         with pytest.raises(IndexError):
             texts[row]
-
-
-def test_parts_are_found_in_every_block(monkeypatch):
-    monkeypatch.setattr("unidex.model.label_set._TEXTS_AT_ONCE", 2)
-    assert np.flatnonzero(rows_with(Texts.of(["STRASSE", "x", "Straße", "y", "straß"]), "strass")).tolist() == [0, 2, 4]
 
 
 def test_a_model_with_packed_labels_is_the_same_model(monkeypatch, tmp_path):
