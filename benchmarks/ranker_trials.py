@@ -41,7 +41,7 @@ from unidex.data.read_options import ReadOptions
 from unidex.metrics.evaluation import places_needed
 from unidex.scoring import boosted_trees
 from unidex.scoring.boosted_trees import BoostedTrees, BoostedTreesRanker, feature_names
-from unidex.scoring.label_matches import MATCHES
+from unidex.scoring.matches import MATCHES
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import CandidateCounts, Candidates, Features, Rarity, WeightedSum
 from unidex.scoring.ranking_features import _gap, _place

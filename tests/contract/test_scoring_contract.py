@@ -32,8 +32,8 @@ from unidex.model.similar_labels import nearest_labels
 from unidex.nn.assembly import build_network
 from unidex.scoring.boosted_trees import BoostedTrees
 from unidex.scoring.decision_tree import DecisionTreeFusion, Tree
-from unidex.scoring.label_matches import MATCHES
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.matches import MATCHES
 from unidex.scoring.rankers import Rarity
 from unidex.server.app import create_app
 from unidex.server.settings import Settings

@@ -4,7 +4,7 @@ import lightgbm
 import numpy as np
 
 from unidex.metrics.propensity import inverse_propensity
-from unidex.scoring.label_matches import MATCHES
+from unidex.scoring.matches import MATCHES
 
 
 def naive_gap(values, candidates):

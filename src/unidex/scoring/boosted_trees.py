@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
-from unidex.scoring.label_matches import MATCHES
 from unidex.scoring.layout import Head, Layout
 from unidex.scoring.lightgbm_library import Trees, fit_trees
+from unidex.scoring.matches import MATCHES
 from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import (
     LEXICAL,

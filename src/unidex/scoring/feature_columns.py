@@ -17,8 +17,8 @@ from scipy import sparse
 
 from unidex import native
 from unidex.scoring.boosted_trees import feature_names
-from unidex.scoring.label_matches import MATCHES
 from unidex.scoring.layout import Layout
+from unidex.scoring.matches import MATCHES
 from unidex.scoring.rankers import FeatureColumns, WeightedSum
 from unidex.scoring.ranking_features import Pairs
 from unidex.sparse_rows import unchecked_csr

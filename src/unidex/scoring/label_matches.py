@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from unidex.features.hash_keys import keys_of_strings, mix, places, starts_of_ke
 from unidex.features.word_strings import fold, words_in
 from unidex.features.words import WORD_SEED, Words, normal_form
 from unidex.scoring.lexical_columns import READING, Reading
+from unidex.scoring.matches import MATCHES, Matches
 from unidex.sparse_rows import csr_from_counts, find_entries, find_sorted, row_of_entries, unchecked_csr
 from unidex.storage.small_numbers import has_numbers, load_numbers, save_numbers
 from unidex.topk import TopK
@@ -44,36 +44,6 @@ _SMOOTHING = 3.0
 _TEXTS_AT_ONCE = 1000
 _MAX_WORDS = 100_000  # remembered
 _QUALIFIER = re.compile(r"\s*\([^()]*\)")
-# The features of matches.
-MATCHES = (
-    "match_count",
-    "match_first",
-    "match_rate",
-    "match_texts",
-    "match_words",
-    "match_ambiguity",
-    "num_matches",
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Matches:
-    """The labels that match texts.
-
-    Attributes:
-        places_NL: where the numbers of a text and a label stand in the arrays.
-        counts_M: occurrences.
-        firsts_M: share of the text before the first occurrence of all words.
-        rows_M: the text of the label that matches.
-    """
-
-    places_NL: sparse.csr_array
-    counts_M: NDArray[np.float32]
-    firsts_M: NDArray[np.float32]
-    rows_M: NDArray[np.integer[Any]]
-
-    def __getitem__(self, texts: Any) -> Matches:
-        return Matches(self.places_NL[texts], self.counts_M, self.firsts_M, self.rows_M)
 
 
 class LabelMatches:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from unidex.scoring.label_matches import Matches
+from unidex.scoring.matches import Matches
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from unidex import native
 from unidex.scoring.boosted_trees import BoostedTreesRanker
 from unidex.scoring.feature_columns import known_features
-from unidex.scoring.label_matches import MATCHES
 from unidex.scoring.layout import Layout
+from unidex.scoring.matches import MATCHES
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import Ranker
 from unidex.topk import TopK

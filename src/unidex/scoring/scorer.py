@@ -25,9 +25,9 @@ from unidex.scoring.calibration import Calibration
 from unidex.scoring.feature_columns import describe_at_once
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.knn_join import join_scores
-from unidex.scoring.label_matches import MATCHES
 from unidex.scoring.layout import Head, Layout, Mode
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.matches import MATCHES
 from unidex.scoring.pretrained import PRETRAINED, PretrainedPart
 from unidex.scoring.queries import Queries
 from unidex.scoring.ranked_search import rank_at_once

@@ -13,8 +13,9 @@ from unidex.data.texts import Texts
 from unidex.errors import ModelError
 from unidex.features.analyser import Analyser
 from unidex.scoring import label_matches
-from unidex.scoring.label_matches import MATCHES, LabelMatches
+from unidex.scoring.label_matches import LabelMatches
 from unidex.scoring.lexical_columns import Reading
+from unidex.scoring.matches import MATCHES
 from unidex.storage.small_numbers import save_numbers
 
 LABELS = ["sea turtles", "mercury (planet)", "mercury", "sea", "", "(only brackets)", "Turtles of the sea", "日本"]
