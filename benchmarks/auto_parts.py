@@ -1,6 +1,7 @@
 """What each part of the recipe `auto` is worth: the recipe as it is, and with one thing changed at a time.
 
-Run: python benchmarks/auto_parts.py DATA [--text title] [--only "NAME;NAME"] [--seeds 3] [--judge train] > table.md
+Run: python benchmarks/auto_parts.py DATA... [--text title] [--only "NAME;NAME"] [--seeds 3] [--judge train] > table.md
+DATA is a folder, the name of a built-in set, or FOLDER:title to give it another --text than the rest.
 Each row is one whole training run per seed, scored on test with the filter files: the mean over the seeds and, with
 several, their standard deviation. CPU seconds are of a run from reading to the finished model, start-up apart.
 What single features of the ranker are worth, `ranker_trials.py` tells.
@@ -13,6 +14,7 @@ import argparse
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -20,7 +22,8 @@ import numpy as np
 import torch
 
 from judged_part import with_judged_part
-from unidex.data.dataset import Split
+from peers import TEXTS, source_and_text
+from unidex.data.dataset import Dataset, Split
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
 from unidex.training.shared_pool import CLASSIFIER, SharedPool
@@ -33,6 +36,12 @@ VARIANTS = {
     "rare features count in full": ["heads.classifier_feature_smoothing=0"],
     "without character n-grams": ["features.chars=false"],
     "n-grams of 3 to 5 characters": ["features.chars_max=5"],
+    "without word pairs": ["features.bigrams=false"],
+    "without parts of identifiers": ["features.parts=false"],
+    "first words count once": ["features.lead_weight=0"],
+    "without hashed rows for rare features": ["features.num_buckets=0"],
+    "with subword tokens": ["features.subwords=true"],
+    "initial vectors of wordllama": ["encoder.path=wordllama"],
     "weighted sum, no ranker": ["predict.rank=sum"],
     "favour accuracy": ["predict.favour=accuracy"],
     "favour rare": ["predict.favour=rare"],
@@ -79,36 +88,44 @@ def distilled() -> AbstractContextManager[object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data")
-    parser.add_argument("--text", default="title+content")
+    parser.add_argument("data", nargs="+")
+    parser.add_argument("--text", default="title+content", choices=TEXTS)
     parser.add_argument("--only", default="", help="names of variants, separated by semicolons")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds, from 0")
     parser.add_argument("--judge", choices=("test", "train"), default="test", help="texts that decide")
     parser.add_argument("--max-texts", type=int, help="train texts to take of a large set, with --judge train")
     arguments = parser.parse_args()
-    dataset = read(arguments.data, ReadOptions(text=arguments.text))
-    if arguments.judge == "train":
-        dataset = with_judged_part(dataset, arguments.max_texts)
-    train_only = dataset.with_test(Split.empty(dataset.num_labels))
     wanted = [name.strip() for name in arguments.only.split(";") if name.strip()] or list(VARIANTS)
-    print(f"| {dataset.name} | CPU s | {' | '.join(COLUMNS)} |")
-    print("|---|" + "---:|" * (len(COLUMNS) + 1))
-    for name in wanted:
-        print(name, file=sys.stderr)
-        # One thing at a time: what is tried beside the recipe is switched off unless it is the variant.
-        settings = ["pool.try_hard_negatives=0", "augment.method=none", *VARIANTS[name]]
-        rows = []
-        for seed in range(arguments.seeds):
-            started = time.process_time()
-            with distilled() if name == LEVER else nullcontext():
-                model = train(train_only, "auto", settings=settings, seed=seed)
-            seconds = time.process_time() - started
-            metrics = evaluate(model, dataset, with_train_texts=arguments.judge == "train").metrics
-            rows.append([seconds, *(metrics[column] for column in COLUMNS)])
-        seconds, *means = np.mean(rows, axis=0)
-        spread = [f" ± {value:.1f}" for value in np.std(rows, axis=0, ddof=1)[1:]] if len(rows) > 1 else [""] * 6
-        cells = (f"{mean:.2f}{more}" for mean, more in zip(means, spread, strict=True))
-        print(f"| {name} | {seconds:.0f} | " + " | ".join(cells) + " |", flush=True)
+    print(f"| set | variant | CPU s | {' | '.join(COLUMNS)} |")
+    print("|---|---|" + "---:|" * (len(COLUMNS) + 1))
+    for given in arguments.data:
+        source, text = source_and_text(given, arguments.text)
+        # A built-in set has titles alone.
+        dataset = read(source, ReadOptions(text=text) if Path(source).exists() else ReadOptions())
+        if arguments.judge == "train":
+            dataset = with_judged_part(dataset, arguments.max_texts)
+        for name in wanted:
+            print(f"{dataset.name}: {name}", file=sys.stderr)
+            cells = " | ".join(measured(dataset, name, arguments.seeds, on_train=arguments.judge == "train"))
+            print(f"| {dataset.name} | {name} | {cells} |", flush=True)
+
+
+def measured(dataset: Dataset, name: str, num_seeds: int, *, on_train: bool) -> list[str]:
+    """CPU seconds and metrics of a variant, as they are shown."""
+    train_only = dataset.with_test(Split.empty(dataset.num_labels))
+    # One thing at a time: what is tried beside the recipe is switched off unless it is the variant.
+    settings = ["pool.try_hard_negatives=0", "augment.method=none", *VARIANTS[name]]
+    rows = []
+    for seed in range(num_seeds):
+        started = time.process_time()
+        with distilled() if name == LEVER else nullcontext():
+            model = train(train_only, "auto", settings=settings, seed=seed)
+        seconds = time.process_time() - started
+        metrics = evaluate(model, dataset, with_train_texts=on_train).metrics
+        rows.append([seconds, *(metrics[column] for column in COLUMNS)])
+    seconds, *means = np.mean(rows, axis=0)
+    spread = [f" ± {value:.1f}" for value in np.std(rows, axis=0, ddof=1)[1:]] if len(rows) > 1 else [""] * 6
+    return [f"{seconds:.0f}", *(f"{mean:.2f}{more}" for mean, more in zip(means, spread, strict=True))]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Makes a set of texts in several languages from Debian: a package's description in translation -> its debtags.
+"""Makes a set of texts from Debian: a package's description, perhaps in translation -> its debtags.
 
     python benchmarks/package_descriptions.py Packages.xz Translation-de.bz2 Translation-fr.bz2 --out FOLDER
+    apt-cache dumpavail > packages.txt; python benchmarks/package_descriptions.py packages.txt --out FOLDER
 
 The files are those of a Debian mirror: dists/bookworm/main/binary-amd64/Packages.xz and dists/bookworm/main/i18n/.
-A package has one text, in one of the languages by turns. The text of a label is its tag in words, in English. A fifth
-of the packages, drawn by a seed, is the test split. Output: trn.json.gz, tst.json.gz, lbl.json.gz.
+A package has one text, in one of the languages by turns; without translations, its name and the first line of its
+English description. The text of a label is its tag in words, in English. A fifth of the packages, drawn by a seed, is
+the test split; with --by-source a fifth of the source packages. Output: trn.json.gz, tst.json.gz, lbl.json.gz.
 """
 
 from __future__ import annotations
@@ -24,12 +26,19 @@ import numpy as np
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("packages", type=Path)
-    parser.add_argument("translations", nargs="+", type=Path)
+    parser.add_argument("translations", nargs="*", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--max-texts", type=int, default=7500)
+    parser.add_argument("--by-source", action="store_true", help="packages of one source are in one split")
     asked = parser.parse_args()
-    tags = {fields["Package"]: _tags(fields["Tag"]) for fields in _records(asked.packages) if "Tag" in fields}
+    packages = {fields["Package"]: fields for fields in _records(asked.packages) if "Tag" in fields}
+    tags = {name: found for name, fields in packages.items() if (found := _tags(fields["Tag"]))}
+    sources = {name: packages[name].get("Source", name).split()[0] if asked.by_source else name for name in tags}
     texts: dict[str, tuple[str, str]] = {}
+    for name in () if asked.translations else tags:
+        fields = packages[name]
+        description = fields.get("Description") or fields.get("Description-en", "")
+        texts[name] = f"{name}: {description.partition(chr(10))[0]}", ""
     for turn, file in enumerate(asked.translations):
         for number, fields in enumerate(_records(file)):
             name = fields["Package"]
@@ -40,11 +49,16 @@ def main() -> None:
                 )
                 title, _, content = description.partition("\n")
                 texts[name] = title, " ".join(content.split())
-    order = np.random.default_rng(0).permutation(sorted(texts)).tolist()[: asked.max_texts]
+    drawn = np.random.default_rng(0).permutation(sorted({sources[name] for name in texts})).tolist()
+    place_of = {source: place for place, source in enumerate(drawn)}
+    order = sorted(texts, key=lambda name: (place_of[sources[name]], name))[: asked.max_texts]
+    num_test = len(order) // 5
+    while num_test < len(order) and sources[order[num_test]] == sources[order[num_test - 1]]:
+        num_test += 1
     labels = sorted({tag for name in order for tag in tags[name]})
     number_of = {tag: number for number, tag in enumerate(labels)}
     asked.out.mkdir(parents=True, exist_ok=True)
-    for split, names in (("tst", order[: len(order) // 5]), ("trn", order[len(order) // 5 :])):
+    for split, names in (("tst", order[:num_test]), ("trn", order[num_test:])):
         rows = ((name, texts[name], sorted(number_of[tag] for tag in tags[name])) for name in names)
         _write(
             asked.out / f"{split}.json.gz",
@@ -62,7 +76,7 @@ def main() -> None:
 
 
 def _records(file: Path) -> Iterator[dict[str, str]]:
-    opened = bz2.open if file.suffix == ".bz2" else lzma.open
+    opened = {".bz2": bz2.open, ".xz": lzma.open}.get(file.suffix, open)
     with opened(file, "rt", encoding="utf-8") as source:
         for record in source.read().split("\n\n"):
             fields = re.findall(r"^([\w-]+): ?((?:.*)(?:\n[ \t].*)*)", record, flags=re.MULTILINE)

@@ -190,7 +190,12 @@ RULES = (
     ),
     Rule(
         {"stages": YES},
-        {"train.decay_epochs": IS_SET, "augment.method": is_("auto"), "pool.try_hard_negatives": IS_SET},
+        {
+            "train.decay_epochs": IS_SET,
+            "augment.method": is_("auto"),
+            "pool.try_hard_negatives": IS_SET,
+            "loss.try_classifier_bce": IS_SET,
+        },
         "trials and a decay phase need a recipe of one stage",
         "leave that out",
     ),

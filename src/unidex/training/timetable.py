@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unidex.config import Config
+from unidex.data.dataset import Dataset
 from unidex.training.sizes import fit_sizes
 from unidex.training.trials import may_try
 
@@ -20,11 +21,12 @@ def stage_phase(name: str) -> str:
     return f"stage {name}"
 
 
-def timetable(config: Config, num_texts: int, num_test: int) -> dict[str, float]:
+def timetable(config: Config, dataset: Dataset) -> dict[str, float]:
     """The phases in their order, with estimated steps; a run may stop a phase earlier, or leave it out.
 
     Work that is no training counts as one epoch of the last stage.
     """
+    num_texts, num_pairs = len(dataset.train), int(dataset.train.positives.nnz)
     *earlier, (_, last) = [(name, fit_sizes(part, num_texts, tell=False)) for name, part in config.in_stages().items()]
     train = last.train
     held_out = train.validation if train.validation < 1 else 0.0
@@ -32,14 +34,14 @@ def timetable(config: Config, num_texts: int, num_test: int) -> dict[str, float]
     found = {PREPARE: epoch}
     found |= {stage_phase(name): _epochs(part, num_texts) for name, part in earlier}
     found[TRAIN] = _epochs(last, num_texts) * (1 - held_out)
-    if may_try(last, num_texts):
+    if may_try(last, num_texts, dataset.num_labels, num_pairs):
         found[TRIAL] = found[TRAIN]
     if held_out:
         is_simulated = train.decay_epochs > 0 and num_texts <= train.simulate_decay_up_to
         found[FIT] = epoch * (1 + train.decay_epochs * is_simulated)
     if train.decay_epochs:
         found[FINISH] = epoch * train.decay_epochs
-    return found | {INDEX: epoch, TEST: _steps(num_test, train.batch_size)}
+    return found | {INDEX: epoch, TEST: _steps(len(dataset.test), train.batch_size)}
 
 
 def _epochs(config: Config, num_texts: int) -> float:

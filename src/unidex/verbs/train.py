@@ -146,7 +146,7 @@ def train_together(
         if processes.is_first:
             for caution in cautions(dataset):
                 logger.warning("%s", caution)
-        with progress.plan("training", timetable(config, len(dataset.train), len(dataset.test))):
+        with progress.plan("training", timetable(config, dataset)):
             with progress.phase(PREPARE):
                 run = Run(dataset, config, seed=seed, device=where, folder=work, processes=processes)
             model = run.model(resume=resume)
