@@ -30,9 +30,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--max-texts", type=int, default=7500)
     parser.add_argument("--by-source", action="store_true", help="packages of one source are in one split")
+    parser.add_argument("--roles", action="store_true", help="with tags such as role::program")
     asked = parser.parse_args()
     packages = {fields["Package"]: fields for fields in _records(asked.packages) if "Tag" in fields}
-    tags = {name: found for name, fields in packages.items() if (found := _tags(fields["Tag"]))}
+    tags = {name: found for name, fields in packages.items() if (found := _tags(fields["Tag"], with_roles=asked.roles))}
     sources = {name: packages[name].get("Source", name).split()[0] if asked.by_source else name for name in tags}
     texts: dict[str, tuple[str, str]] = {}
     for name in () if asked.translations else tags:
@@ -84,13 +85,14 @@ def _records(file: Path) -> Iterator[dict[str, str]]:
                 yield dict(fields)
 
 
-def _tags(field: str) -> list[str]:
-    # a::{b, c} stands for a::b and a::c; tags about the packaging itself say nothing about the content.
+def _tags(field: str, *, with_roles: bool) -> list[str]:
+    # a::{b, c} stands for a::b and a::c; tags about the packaging itself (roles) say nothing about the content.
     field = re.sub(
         r"([\w-]+)::\{([^}]*)\}", lambda match: ", ".join(f"{match[1]}::{name}" for name in match[2].split(",")), field
     )
     found = {tag.strip() for tag in field.split(",")}
-    return sorted(tag for tag in found if "::" in tag and "TODO" not in tag and not tag.startswith("role::"))
+    hidden = ("TODO",) if with_roles else ("TODO", "role::")
+    return sorted(tag for tag in found if "::" in tag and not any(word in tag for word in hidden))
 
 
 def _write(file: Path, rows: Iterable[dict[str, object]]) -> None:
