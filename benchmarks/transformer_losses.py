@@ -68,12 +68,20 @@ _UNIDEC = (
     "loss.log_q=0.5",
     "train.lr_classifier=0.03",
 )
+# The encoder is not trained: all texts are encoded once, and linear layers and classifiers learn from their vectors.
+_FROZEN = (
+    "train.freeze_encoder=true",
+    "heads.projection=true",
+    "heads.dim=384",
+    "heads.dropout=0.1",
+    "train.lr_heads=1e-3",
+)
 # Recipe and settings of each system.
 SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "depsl": ("depsl", (*_PICKED, "loss.text_to_label=0.5")),
     "unidec": ("unidec", _UNIDEC),
-    # The encoder is not trained: all texts are encoded once, and classifiers learn from their vectors.
-    "unidec-frozen": ("unidec", (*_UNIDEC, "train.freeze_encoder=true")),
+    "depsl-frozen": ("depsl", (*_PICKED, *_FROZEN, "loss.text_to_label=0.5", "loss.log_q=0.5")),
+    "unidec-frozen": ("unidec", (*_UNIDEC, *_FROZEN)),
     "dexml": ("dexml", ("train.chunk=1024",)),
     "ngame": (
         "ngame",
