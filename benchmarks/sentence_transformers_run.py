@@ -1,11 +1,12 @@
 """sentence-transformers on pairs of text and label, for `transformer_losses.py`; runs in an environment of its own.
 
-usage: python sentence_transformers_run.py WORK.json OUT.npy LOSS BATCH RATE CPU_SECONDS
+usage: python sentence_transformers_run.py WORK.json OUT.npy LOSS BATCH RATE CPU_SECONDS STEPS SCALE SEED
 
 LOSS is mnrl (MultipleNegativesRankingLoss) or cached (CachedMultipleNegativesRankingLoss, mini-batches of 64). A plain
 loop with the optimiser, warm-up and gradient clipping of the library's own. Steps end, and rates have decayed to 0,
-when what is left of the CPU seconds suffices for the vectors of all labels, by the time of some of them. Prints one
-JSON object; OUT.npy has the ids of the best labels of each test text.
+after STEPS steps; where STEPS is 0, when what is left of the CPU seconds suffices for the vectors of all labels, by the
+time of some of them. SCALE is 1 over the temperature. Prints one JSON object; OUT.npy has the ids of the best labels of
+each test text.
 """
 
 import json
@@ -24,10 +25,10 @@ PLACES = 20
 
 def main() -> None:
     """Train and predict."""
-    work, out, name, batch, rate, seconds = sys.argv[1:7]
+    work, out, name, batch, rate, seconds, steps, scale, seed = sys.argv[1:10]
     torch.set_num_threads(1)
-    random.seed(0)
-    torch.manual_seed(0)
+    random.seed(int(seed))
+    torch.manual_seed(int(seed))
     data = json.loads(Path(work).read_text(encoding="utf-8"))
     model = SentenceTransformer(data["encoder"], device="cpu")
     model.max_seq_length = data["max_length"]
@@ -36,9 +37,9 @@ def main() -> None:
     model.encode(some, show_progress_bar=False)
     left = float(seconds) - (time.process_time() - started) * len(data["labels"]) / len(some)
     if name == "cached":
-        loss = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=64)
+        loss = losses.CachedMultipleNegativesRankingLoss(model, scale=float(scale), mini_batch_size=64)
     else:
-        loss = losses.MultipleNegativesRankingLoss(model)
+        loss = losses.MultipleNegativesRankingLoss(model, scale=float(scale))
     pairs, size = data["pairs"], int(batch)
     optimiser = torch.optim.AdamW(model.parameters(), lr=float(rate), weight_decay=0.01)
     model.train()
@@ -54,12 +55,12 @@ def main() -> None:
         value = loss(sides, None)
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        done = (time.process_time() - started) / left
+        step += 1
+        done = step / int(steps) if int(steps) else (time.process_time() - started) / left
         for group in optimiser.param_groups:
             group["lr"] = float(rate) * max(0.0, min(done / WARMUP, (1 - done) / (1 - WARMUP)))
         optimiser.step()
         optimiser.zero_grad()
-        step += 1
     trained = time.process_time() - started
     labels = model.encode(data["labels"], normalize_embeddings=True, show_progress_bar=False)
     used = time.process_time() - started

@@ -26,10 +26,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from unidex.data.dataset import Dataset, Split, split_rows
+from unidex.data.dataset import Dataset, Labels, Split, split_rows
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
+from unidex.data.texts import Texts
 from unidex.encoders.transformer import TransformerEncoder
 from unidex.nn.token_vectors import minilm_folder
 from unidex.topk import TopK
@@ -39,8 +41,8 @@ from unidex.verbs.train import train
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 PEERS = {"mnrl": "MultipleNegativesRankingLoss", "cached": "CachedMultipleNegativesRankingLoss"}
-# What makes each recipe one of minutes on a CPU: losses are the recipe's own. One encoder and rate for all, heads on
-# its own vectors, pools of the batch's own labels without mining, which would encode all texts and labels once more.
+# What makes each recipe one of minutes on a CPU: losses and the encoder's learning rate are the recipe's own. Heads are
+# on the encoder's vectors, pools are of the batch's own labels without mining, which would encode all texts and labels.
 _COMMON = (
     "encoder.kind=transformer",
     "encoder.path=minilm",
@@ -49,7 +51,6 @@ _COMMON = (
     "heads.projection=false",
     "heads.dropout=0.0",
     "train.schedule=linear",
-    "train.lr_encoder=3e-4",
     "train.validate_every=100",
 )
 _PICKED = ("pool.batches=random", "pool.fill=false", "pool.positives=1", "pool.hard_negatives=0", "pool.size=100000")
@@ -58,20 +59,49 @@ _CLASSIFIER = (
     "heads.classifier_init=label-text",
     "heads.classifier_normalised=true",
     "train.row_optimiser=adagrad",
-    "train.lr_classifier=0.05",
 )
-SYSTEMS: dict[str, tuple[str, ...]] = {
-    "depsl": _PICKED,
-    "unidec": (*_PICKED, *_CLASSIFIER, "heads.dim=384", "loss.classifier_bce=0"),
-    "dexml": ("train.chunk=1024", "train.batch_size=2048"),
-    "ngame": (*_CLASSIFIER, "stages.classifier.train.epochs=20", "stages.classifier.train.batch_size=256"),
+_UNIDEC = (
+    *_PICKED,
+    *_CLASSIFIER,
+    "heads.dim=384",
+    "loss.classifier_bce=0",
+    "loss.log_q=0.5",
+    "train.lr_classifier=0.03",
+)
+# The encoder is not trained: all texts are encoded once, and linear layers and classifiers learn from their vectors.
+_FROZEN = (
+    "train.freeze_encoder=true",
+    "heads.projection=true",
+    "heads.dim=384",
+    "heads.dropout=0.1",
+    "train.lr_heads=1e-3",
+)
+# Recipe and settings of each system.
+SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "depsl": ("depsl", (*_PICKED, "loss.text_to_label=0.5")),
+    "unidec": ("unidec", _UNIDEC),
+    "depsl-frozen": ("depsl", (*_PICKED, *_FROZEN, "loss.text_to_label=0.5", "loss.log_q=0.5")),
+    "unidec-frozen": ("unidec", (*_UNIDEC, *_FROZEN)),
+    "dexml": ("dexml", ("train.chunk=1024",)),
+    "ngame": (
+        "ngame",
+        (
+            *_CLASSIFIER,
+            "train.lr_classifier=0.03",
+            "stages.classifier.train.epochs=20",
+            "stages.classifier.train.batch_size=128",
+        ),
+    ),
     # As the recipe's own section for the bag, which has few epochs too.
     "renee": (
-        "heads.classifier_init=label-text",
-        "heads.classifier_bias=log-odds",
-        "loss.temperature=0.05",
-        "train.row_optimiser=adagrad",
-        "train.lr_classifier=0.1",
+        "renee",
+        (
+            "heads.classifier_init=label-text",
+            "heads.classifier_bias=log-odds",
+            "loss.temperature=0.05",
+            "train.row_optimiser=adagrad",
+            "train.lr_classifier=0.1",
+        ),
     ),
 }
 
@@ -88,9 +118,13 @@ def main() -> None:
     parser.add_argument("--max-length", type=int, default=16)
     parser.add_argument("--judge", choices=("test", "validation"), default="test")
     parser.add_argument("--texts", type=int, default=0, help="train on so many texts, drawn at random; 0 for all")
+    parser.add_argument("--labels", type=int, default=0, help="so many labels, drawn at random, and their texts")
     parser.add_argument("--judged", type=int, default=0, help="judge on so many texts, drawn at random; 0 for all")
     parser.add_argument("--seconds", type=float, default=0.0, help="CPU seconds of sentence-transformers")
     parser.add_argument("--rate", type=float, default=1e-4, help="learning rate of sentence-transformers")
+    parser.add_argument("--steps", type=int, default=0, help="steps of sentence-transformers in the place of seconds")
+    parser.add_argument("--scale", type=float, default=20.0, help="1 over the temperature of sentence-transformers")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--peer", default=sys.executable, help="python with sentence-transformers")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path)
@@ -102,6 +136,7 @@ def main() -> None:
     dataset = _prepared(read(chosen.data, ReadOptions(text=chosen.text)), chosen)
     rows = _theirs(dataset, chosen) if chosen.system in PEERS else _ours(dataset, chosen)
     about = {"data": dataset.name, "judge": chosen.judge, "texts": len(dataset.train), "batch": chosen.batch}
+    about |= {"seed": chosen.seed, "epochs": chosen.epochs, "is_equal_steps": bool(chosen.steps)}
     about["settings"] = [f"rate={chosen.rate:g}"] if chosen.system in PEERS else chosen.settings
     rows = [about | row for row in rows]
     _print_table(rows)
@@ -112,16 +147,31 @@ def main() -> None:
 
 def _prepared(dataset: Dataset, chosen: argparse.Namespace) -> Dataset:
     """The data set with the texts that are judged in the place of test texts."""
+    if chosen.labels:
+        drawn = np.random.default_rng(0)
+        kept = np.sort(drawn.choice(dataset.num_labels, min(dataset.num_labels, chosen.labels), replace=False))
+        texts = [dataset.labels.texts[label] for label in kept]
+        train_texts, test_texts = (_with_labels(split, kept) for split in dataset.splits)
+        dataset = replace(dataset, labels=Labels(Texts.of(texts)), train=train_texts, test=test_texts)
     split, test = dataset.train, dataset.test
     if chosen.judge == "validation":
         rows, held_out = split_rows(len(split), 0.1, 0)
         split, test = split.take(rows), split.take(held_out)
-    drawn = np.random.default_rng(0)
     if chosen.texts:
+        drawn = np.random.default_rng(chosen.seed)
         split = split.take(np.sort(drawn.choice(len(split), min(len(split), chosen.texts), replace=False)))
     if chosen.judged:
+        drawn = np.random.default_rng(0)
         test = test.take(np.sort(drawn.choice(len(test), min(len(test), chosen.judged), replace=False)))
     return replace(dataset, train=split, test=test)
+
+
+def _with_labels(split: Split, kept: NDArray[np.int64]) -> Split:
+    """The texts that have one of these labels, with these labels alone."""
+    positives = split.positives[:, kept]
+    rows = np.flatnonzero(np.diff(positives.indptr))
+    filter_pairs = split.filter_pairs[:, kept]
+    return replace(split, positives=positives, filter_pairs=filter_pairs).take(rows)
 
 
 def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
@@ -145,12 +195,14 @@ def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
         f"train.batch_size={chosen.batch}",
         f"encoder.max_length={chosen.max_length}",
     )
+    recipe, own = SYSTEMS[chosen.system]
+    settings = [*_COMMON, *sizes, *own, *chosen.settings]
     TransformerEncoder.forward, Trainer._step = counted, timed  # type: ignore[method-assign]
     started = time.process_time()
     try:
         # Without test texts: their time is none of training.
         seen = replace(dataset, test=Split.empty(dataset.num_labels))
-        model = train(seen, chosen.system, settings=[*_COMMON, *sizes, *SYSTEMS[chosen.system], *chosen.settings])
+        model = train(seen, recipe, settings=settings, seed=chosen.seed)
     finally:
         TransformerEncoder.forward, Trainer._step = forward, step  # type: ignore[method-assign]
     seconds = time.process_time() - started
@@ -160,7 +212,7 @@ def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for mode in ("both", *heads) if len(heads) > 1 else heads:
         found = model.topk(list(dataset.test.texts), 20, mode=mode)
-        more = {"cpu_seconds_of_steps": in_steps, "fusion": model.config.predict.fusion, "epochs": chosen.epochs}
+        more = {"cpu_seconds_of_steps": in_steps, "fusion": model.config.predict.fusion}
         rows.append(_row(f"`{chosen.system}`, {mode}", seconds, steps, encoded, found, dataset, more))
     return rows
 
@@ -175,6 +227,7 @@ def _theirs(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]
         file.write_text(json.dumps(work | {"test": list(dataset.test.texts)}), encoding="utf-8")
         runner = Path(__file__).with_name("sentence_transformers_run.py")
         command = [chosen.peer, runner, file, out, chosen.system, chosen.batch, chosen.rate, chosen.seconds]
+        command += [chosen.steps, chosen.scale, chosen.seed]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(done.stderr[-2000:])
@@ -200,13 +253,29 @@ def _row(
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    print("| system | batch | settings | CPU s | steps | texts encoded | texts/s | " + " | ".join(METRICS) + " |")
-    print("|---|---:|---|" + "---:|" * (4 + len(METRICS)))
+    """One line per system and settings: the mean of its runs, and for several seeds the standard deviation."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        numbers = " | ".join(f"{row[metric]:.2f}" for metric in METRICS)
-        about = f"{row['name']} | {row['batch']} | {' '.join(row['settings'])}"
-        speed = f"{row['encoded'] / row['cpu_seconds_of_steps']:.0f}" if row["encoded"] else ""
-        print(f"| {about} | {row['seconds']} | {row['steps']} | {row['encoded']:,} | {speed} | {numbers} |", flush=True)
+        of_steps = row.get("is_equal_steps", False)
+        about = (row["data"], row["judge"], row["name"], row["batch"], row["epochs"], row["settings"], of_steps)
+        groups.setdefault(json.dumps(about), []).append(row)
+    print("| system | settings | seeds | CPU s | steps | texts encoded | texts/s | " + " | ".join(METRICS) + " |")
+    print("|---|---|---:|" + "---:|" * (4 + len(METRICS)))
+    for some in groups.values():
+        first = some[0]
+        more = [f"batch={first['batch']}", f"epochs={first['epochs']}"] + ["equal steps"] * first["is_equal_steps"]
+        speed = ""
+        if first["encoded"]:
+            speed = f"{sum(row['encoded'] for row in some) / sum(row['cpu_seconds_of_steps'] for row in some):.0f}"
+        counts = " | ".join(f"{np.mean([row[name] for row in some]):,.0f}" for name in ("seconds", "steps", "encoded"))
+        values = " | ".join(_mean_and_deviation([row[metric] for row in some]) for metric in METRICS)
+        about = f"{first['name']} | {' '.join([*more, *first['settings']])} | {len(some)}"
+        print(f"| {about} | {counts} | {speed} | {values} |", flush=True)
+
+
+def _mean_and_deviation(values: list[float]) -> str:
+    mean = f"{np.mean(values):.2f}"
+    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.2f}"
 
 
 if __name__ == "__main__":
