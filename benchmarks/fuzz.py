@@ -1,6 +1,7 @@
 """Mutated lines through every reader, mutated requests, mutated model folders: no traceback, no hang, no lost process.
 
 Run: python benchmarks/fuzz.py [lines] [requests] [folders] [--lines 1000000] [--requests 100000] [--folders 10000]
+     [--first 0] [--seed 0] [--keep FILE]
 
 lines     One or two lines of a small data set are changed in each case, which is then read, in every format and also in
           a format that it does not have. It must be read, or refused with one line that names the file.
@@ -10,8 +11,9 @@ folders   A file of a model folder is cut, changed or swapped, in two of three c
           must be refused with one line, or predict and explain.
 
 A case is drawn from the seed and its number, so that it can be repeated: --first and a count of 1. Cases run in forked
-processes, 1,000 after each other. A process that dies, or takes 60 CPU seconds for one case, is reported with the
-number of the case.
+processes, 1,000 after each other. A process that dies, takes 60 CPU seconds for one case, or tells nothing for ten
+minutes, is reported with the number of the case. With --keep, each 1,000 cases are a line of FILE, and the same command
+continues after the last of them.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ import asyncio
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import sys
@@ -36,6 +37,7 @@ from typing import Any
 
 PER_PROCESS = 1000
 CPU_SECONDS = 60
+SILENT_SECONDS = 600
 Case = Callable[[random.Random], str]
 ODD = [
     *(b"", b"-", b"9", b"-1", b"99999999999999999999", b"nan", b"inf", b"1e99", b"1e-400", b"0x1", b"\n\n", b"\r"),
@@ -317,40 +319,82 @@ def folders_case(work: Path) -> Case:
 # Cases in processes
 
 
-def run_cases(make: Callable[[Path], Case], first: int, count: int, seed: int) -> dict[str, Any]:
+def run_cases(make: Callable[[Path], Case], first: int, count: int, seed: int, kept: Kept) -> dict[str, Any]:
     """Run cases in processes of their own; a list of faults, each with the number of its case."""
-    seen: Counter[str] = Counter()
-    faults: list[dict[str, Any]] = []
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         work = Path(folder)
         case = make(work)
-        number = first
-        while number < first + count and len(faults) < 20:
+        while (number := first + kept.cases) < first + count and len(kept.faults) < 20:
             end = min(number + PER_PROCESS, first + count)
             told = work / "told.jsonl"
-            told.unlink(missing_ok=True)
+            told.write_text("")
             process = os.fork()
             if not process:
                 run_here(case, range(number, end), seed, told)
-            status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-            lines = [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
-            seen.update(line["outcome"] for line in lines if "outcome" in line)
-            faults += [line for line in lines if "fault" in line]
-            number += len(lines)
-            if number < end:
-                faults.append({"case": number, "fault": f"the process ended with {status}"})
-                number += 1
+            status, cpu_seconds = watch(process, told)
+            lines = [json.loads(line) for line in told.read_text().splitlines()]
+            outcomes = Counter(line["outcome"] for line in lines if "outcome" in line)
+            faults = [line for line in lines if "fault" in line]
+            if number + len(lines) < end:
+                faults.append({"case": number + len(lines), "fault": f"the process ended with {status}"})
+            kept.add(sum(outcomes.values()) + len(faults), outcomes, faults, cpu_seconds, time.monotonic() - started)
+            started = time.monotonic()
             shutil.rmtree(work / f"case-{process}", ignore_errors=True)
             shutil.rmtree(work / f"model-{process}", ignore_errors=True)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
-        "cases": number - first,
-        "outcomes": dict(sorted(seen.items())),
-        "faults": faults,
-        "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
-        "seconds": round(time.monotonic() - started, 1),
+        "cases": kept.cases,
+        "outcomes": dict(sorted(kept.outcomes.items())),
+        "faults": kept.faults,
+        "cpu_seconds": round(kept.cpu_seconds, 1),
+        "seconds": round(kept.seconds, 1),
     }
+
+
+class Kept:
+    """The sums of what was run, and the file from which a later process continues."""
+
+    def __init__(self, file: Path | None, asked: dict[str, Any]) -> None:
+        self.cases, self.cpu_seconds, self.seconds = 0, 0.0, 0.0
+        self.outcomes: Counter[str] = Counter()
+        self.faults: list[dict[str, Any]] = []
+        self._file, self._asked = file, asked
+        if file is not None and file.exists():
+            for line in file.read_text().splitlines():
+                row = json.loads(line)
+                if row.pop("asked") == asked:
+                    self._count(**row)
+
+    def _count(
+        self, cases: int, outcomes: dict[str, int], faults: list[dict[str, Any]], cpu_seconds: float, seconds: float
+    ) -> None:
+        self.cases += cases
+        self.outcomes.update(outcomes)
+        self.faults += faults
+        self.cpu_seconds += cpu_seconds
+        self.seconds += seconds
+
+    def add(self, *values: Any) -> None:
+        """Count the cases of one process."""
+        row = dict(zip(("cases", "outcomes", "faults", "cpu_seconds", "seconds"), values, strict=True))
+        self._count(**row)
+        if self._file is not None:
+            with self._file.open("a") as out:
+                out.write(json.dumps({"asked": self._asked, **row}) + "\n")
+
+
+def watch(process: int, told: Path) -> tuple[int, float]:
+    """Wait for the end of a process, and kill it where it tells nothing for long; exit code and CPU seconds."""
+    size, since = 0, time.monotonic()
+    while True:
+        ended, status, used = os.wait4(process, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
+        if told.stat().st_size != size:
+            size, since = told.stat().st_size, time.monotonic()
+        elif time.monotonic() - since > SILENT_SECONDS:
+            os.kill(process, signal.SIGKILL)
+        time.sleep(0.02)
 
 
 def run_here(case: Case, numbers: range, seed: int, told: Path) -> None:
@@ -388,10 +432,12 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=count)
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="what was run, from which the same command continues")
     chosen = parser.parse_args()
     failed = False
     for name in chosen.parts or PARTS:
-        found = run_cases(PARTS[name][0], chosen.first, getattr(chosen, name), chosen.seed)
+        kept = Kept(chosen.keep, {"part": name, "first": chosen.first, "seed": chosen.seed})
+        found = run_cases(PARTS[name][0], chosen.first, getattr(chosen, name), chosen.seed, kept)
         print(json.dumps({"part": name, **found}), flush=True)
         failed |= bool(found["faults"])
     sys.exit(1 if failed else 0)

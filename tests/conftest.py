@@ -1,5 +1,6 @@
 """What all tests share: a cache of their own, and how hypothesis runs."""
 
+import gc
 import logging
 import os
 import sys
@@ -33,6 +34,13 @@ def _own_cache(tmp_path_factory):
         del os.environ["XDG_CACHE_HOME"]
     else:
         os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _collected_once():
+    """What is imported stays: a training, which collects garbage between its phases, need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

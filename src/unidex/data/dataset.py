@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex.data.arrays import row_numbers
 from unidex.data.concepts import Concepts, joined_texts
 from unidex.data.read_options import TableForm
-from unidex.data.texts import Texts, row_numbers
+from unidex.data.texts import Texts
 from unidex.errors import DataError, quoted
 
 

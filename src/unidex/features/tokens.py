@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex import progress
-from unidex.data.texts import row_numbers
+from unidex.data.arrays import row_numbers
 from unidex.errors import DataError
 from unidex.features.hash_keys import places
 from unidex.storage.atomic import unfinished_file

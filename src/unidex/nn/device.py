@@ -1,4 +1,4 @@
-"""The device that torch computes on."""
+"""The device that torch computes on, and the seed of its random numbers."""
 
 from __future__ import annotations
 
@@ -22,3 +22,16 @@ def choose_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise UnidexError(f"--device must be one that this machine has, but {name!r} is not: {error}") from None
     return device
+
+
+def seed_torch(seed: int) -> None:
+    """Seed torch's own random numbers, as torch.manual_seed does, on the devices that are in use.
+
+    For each kind of device that is not, torch.manual_seed describes the stack of calls: 0.6 ms at every step.
+    """
+    import torch
+
+    if torch.cuda.is_initialized() or torch.xpu.is_initialized() or torch.backends.mps.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)

@@ -21,7 +21,8 @@ from unidex.augment.mixup import Mixture, draw_mixture
 from unidex.distributed import ALONE, Processes
 from unidex.losses import Targets
 from unidex.nn.row_table import Touched
-from unidex.training.gradient_cache import GradientCache, Ids, Parts, backward
+from unidex.training.backward_pass import Parts, backward
+from unidex.training.gradient_cache import GradientCache, Ids
 from unidex.training.towers import Towers
 
 Exchange = Callable[[Tensor], Tensor]

@@ -31,6 +31,7 @@ from unidex.losses import HeadLoss, Targets
 from unidex.nn.candidate_scores import candidate_scores
 from unidex.nn.row_table import Touched
 from unidex.topk import PADDING
+from unidex.training.backward_pass import backward
 from unidex.training.batch_vectors import BatchVectors
 from unidex.training.own_candidates import loss_of_candidates, same_width
 from unidex.training.shared_pool import CLASSIFIER, head_loss
@@ -108,13 +109,13 @@ class Beam:
         rows_UD = self.processes.gather(own_UD.detach()).requires_grad_()
         value = self._backward(candidate_scores(texts_BD, rows_UD, places_BK), asked, self._label_loss, seed)
         gradient_UD = torch.zeros_like(rows_UD) if rows_UD.grad is None else rows_UD.grad
-        own_UD.backward(self.processes.sum_(gradient_UD)[held])  # type: ignore[no-untyped-call]
+        backward((own_UD,), (self.processes.sum_(gradient_UD)[held],))
         return value
 
     def _backward(self, scores_BK: Tensor, asked: Targets, loss: HeadLoss, seed: int, weight: float = 1.0) -> Tensor:
         """The value over all texts; the gradient of this process's scores goes back at once."""
         value, gradient_BK = loss_of_candidates(scores_BK.detach(), asked, loss, seed, self.processes)
-        scores_BK.backward(gradient_BK if weight == 1 else gradient_BK * weight)  # type: ignore[no-untyped-call]
+        backward((scores_BK,), (gradient_BK if weight == 1 else gradient_BK * weight,))
         return value
 
 

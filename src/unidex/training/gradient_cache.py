@@ -14,12 +14,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+from unidex.nn.device import seed_torch
+from unidex.training.backward_pass import Parts, backward
 
 Ids = NDArray[np.int64]
-# One tensor per head, or per encoder.
-Parts = tuple[Tensor, ...]
-# Rows of prepared texts and a source of random choices -> their vectors.
+# Rows of prepared texts and a source of random choices -> their vectors, one tensor per head or encoder.
 Encode = Callable[[Ids, np.random.Generator], Parts]
 
 
@@ -70,12 +70,5 @@ class GradientCache:
 
     def _encoded(self, number: int) -> Parts:
         rng = np.random.default_rng([*self._seed, number])
-        torch.manual_seed(int(rng.integers(2**63)))
+        seed_torch(int(rng.integers(2**63)))
         return self._encode(self._chunks[number], rng)
-
-
-def backward(vectors: Parts, gradients: Parts) -> None:
-    """Let gradients flow through the graphs of vectors, where they have one."""
-    pairs = [(part, gradient) for part, gradient in zip(vectors, gradients, strict=True) if part.requires_grad]
-    if pairs:
-        torch.autograd.backward([part for part, _ in pairs], [gradient for _, gradient in pairs])

@@ -23,6 +23,7 @@ from unidex.config import Config
 from unidex.distributed import ALONE, Processes
 from unidex.encoders import registry as encoders
 from unidex.errors import UnidexError
+from unidex.nn.device import seed_torch
 from unidex.nn.network import Network
 from unidex.nn.row_table import RowTable
 from unidex.scoring.network_metrics import metric_value
@@ -209,7 +210,7 @@ class Trainer:
 
     def _step(self, rows: Ids, number: int) -> Tensor:
         rng = np.random.default_rng([self.seed, STEP, self.epoch, number])
-        torch.manual_seed(int(rng.integers(2**63)))
+        seed_torch(int(rng.integers(2**63)))
         batch = self._batching.batch(rows, rng)
         self._seen += len(batch.texts)
         value, touched = self._take_step(batch, self.epoch, rng)

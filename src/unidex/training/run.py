@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,19 +24,16 @@ from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
 from unidex.nn.encoder_protocol import HasRecentVectors
 from unidex.nn.network import Network
-from unidex.scoring.calibration import Calibration
 from unidex.scoring.decision_tree import check_installed
-from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.linear_ranker import LinearWeights
 from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import Rarity
-from unidex.scoring.scorer import FittedRanker
 from unidex.storage.allocator import give_back_memory
-from unidex.storage.atomic import write_text
 from unidex.training.analyser_choice import choose_analyser
 from unidex.training.centroid_fusion import add_centroids
 from unidex.training.data_description import describe_data
+from unidex.training.fitted_parts import FittedParts, read_fitted, write_fitted
 from unidex.training.held_out import NothingHeldOutError
 from unidex.training.lexical_setup import lexical_part, with_other_texts
 from unidex.training.loop import Trainer
@@ -276,7 +272,7 @@ class Run:
             best.trainer.restore(resting)
         return best
 
-    def _fit(self, best: _Trial, *, resume: bool) -> tuple[FittedRanker | None, Calibration | None]:
+    def _fit(self, best: _Trial, *, resume: bool) -> FittedParts:
         """Fit the ranker and probabilities to the held-out texts; None without such texts.
 
         A decay phase still changes the scores. So it is simulated on the training part, and then undone.
@@ -299,11 +295,7 @@ class Run:
             return self._validation.fit(best.trainer.network, best.config, weights, self._frozen)
         file = None if self.folder is None else self.folder / f"{SIMULATED_DECAY}.json"
         if resume and file is not None and file.exists():
-            ranker, calibration = json.loads(file.read_text(encoding="utf-8"))
-            return (
-                None if ranker is None else read_ranker(ranker),
-                None if calibration is None else Calibration.from_dict(calibration),
-            )
+            return read_fitted(file)
         logger.info(
             "Ranker and probabilities: fitted to the held-out texts after a simulated final training without them, so "
             "that they match the final scores."
@@ -313,7 +305,7 @@ class Run:
         fitted = self._validation.fit(network, best.config, weights, self._frozen)
         best.trainer.restore(before)
         if file is not None and self.processes.is_first:
-            write_text(file, json.dumps([None if one is None else one.as_dict() for one in fitted]))
+            write_fitted(file, fitted)
         self.processes.barrier()
         return fitted
 

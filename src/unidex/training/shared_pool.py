@@ -19,6 +19,7 @@ from unidex.losses import HeadLoss
 from unidex.losses.blocks import BlockedGrad, Sink
 from unidex.losses.gradient import inner_product_loss
 from unidex.nn.row_table import RowTable, Touched
+from unidex.training.backward_pass import backward
 from unidex.training.batch_vectors import BatchVectors
 from unidex.training.own_candidates import OwnCandidates
 from unidex.training.towers import Towers
@@ -85,7 +86,9 @@ class SharedPool:
                 take(CLASSIFIER, table.weight, weight, lambda rows, part: self.move_rows(table, rows, part * weight))
             else:
                 rows_PD = self.towers.gather_classifiers(labels.rows, touched)
-                rows_PD.backward(take(CLASSIFIER, rows_PD.detach(), weight))  # type: ignore[no-untyped-call]
+                gradient_PD = take(CLASSIFIER, rows_PD.detach(), weight)
+                assert gradient_PD is not None
+                backward((rows_PD,), (gradient_PD,))
         return value, of_texts, of_scales
 
     def _loss(

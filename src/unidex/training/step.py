@@ -20,6 +20,7 @@ from unidex.distributed import Processes
 from unidex.nn.network import Network
 from unidex.nn.row_table import Touched
 from unidex.pools.pool import Batch, log_inclusion
+from unidex.training.backward_pass import backward
 from unidex.training.batch_vectors import BatchVectors, Chunks, OneGraph, Rows, Sides
 from unidex.training.beam import Beam
 from unidex.training.gradient_cache import Ids
@@ -59,8 +60,7 @@ class Step:
         else:
             value, of_texts, of_scales = self._pool(vectors, self._pool_labels(batch), scales, seed, touched)
         vectors.send_texts(tuple(of_texts))
-        if scales.requires_grad:
-            scales.backward(of_scales)  # type: ignore[no-untyped-call]
+        backward((scales,), (of_scales,))
         return value, touched
 
     def _encoded(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from unidex.config import Config
 from unidex.nn.network import Network
 from unidex.nn.row_table import Touched
-from unidex.training.gradient_cache import Parts
+from unidex.training.backward_pass import Parts
 
 
 @dataclass(frozen=True, eq=False)

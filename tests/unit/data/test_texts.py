@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from helpers.strategies import strings
 from unidex.data import texts as texts_module
-from unidex.data.texts import Packer, Texts, UidPacker, row_numbers
+from unidex.data.arrays import row_numbers
+from unidex.data.texts import Packer, Texts, UidPacker
 from unidex.errors import DataError
 
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex.data.arrays import load_array
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.files import check_indices
 from unidex.data.read_options import ReadOptions
-from unidex.data.texts import Texts, load_array
+from unidex.data.texts import Texts
 from unidex.errors import DataError
 
 
