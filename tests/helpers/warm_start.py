@@ -24,7 +24,6 @@ PIPE = subprocess.PIPE
 IMPORTED = (
     *("unidex.cli.main", "unidex.verbs.train", "unidex.verbs.predict", "unidex.verbs.labels", "unidex.verbs.tune"),
     *("unidex.encoders.bag", "unidex.server.app", "uvicorn", "uvloop", "httptools", "lightgbm", "faiss", "optuna"),
-    "torch._dynamo",  # torch.optim imports it for the first optimiser
 )
 
 

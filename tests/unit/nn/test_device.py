@@ -15,7 +15,7 @@ def test_seeds_draw_what_torch_draws():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU is in use")
 def test_no_stack_is_described_for_devices_that_are_not_in_use(monkeypatch):
-    """It took 0.6 ms of every training step."""
+    """It took half a millisecond of every training step."""
 
     def describe(*_):
         raise AssertionError("a stack was described")
