@@ -5,10 +5,10 @@ Run: OMP_NUM_THREADS=1 python benchmarks/serving.py MODEL DATA [--parts throughp
 
 Serves a copy of MODEL with `unidex serve` on a free port and sends it test texts of DATA from another process.
 
-- throughput: `model.predict` over the texts in batches, in a process of its own with as many threads as the service;
-  then as many requests as 64 connections get answered, with one text and with 16 texts a request. One after the other,
-  in several rounds; the median counts. "By CPU" compares CPU times a text: the client takes none of these, and
-  other jobs little.
+- throughput: `model.predict` over the texts in batches of several sizes, in a process of its own with as many threads
+  as the service; the fastest of them is compared with. Then as many requests as 64 connections get answered, with one
+  text and with 16 texts a request. One after the other, in several rounds; the median counts. "By CPU" compares CPU
+  times a text: the client takes none of these, and other jobs little.
 - latency: one text a request at fixed times, at half of the throughput of such requests. It counts from when a request
   was due.
 - soak: so many requests, and the memory of the service before, at ten points, and after.
@@ -36,7 +36,7 @@ from serving_load import Spec
 from serving_processes import Running, Service, served, spawn
 
 PARTS = ("throughput", "latency", "soak", "swaps")
-DIRECT_BATCHES = (256, 1024)
+DIRECT_BATCHES = (64, 256, 1024)
 TEXTS_A_REQUEST = (1, 16)
 SOAK_POINTS = 10
 SWAP_CONCURRENCY = 16
@@ -103,6 +103,13 @@ def throughput(service: Service, model: Path, texts: list[str], options: argpars
         "direct": {
             key: statistics.median(one["direct"][key] for one in rounds)
             for key in ("texts_per_second", "cpu_ms_a_text")
+        },
+        "direct_batches": {
+            str(size): {
+                key: statistics.median(one["direct_batches"][str(size)][key] for one in rounds)
+                for key in ("texts_per_second", "cpu_ms_a_text")
+            }
+            for size in DIRECT_BATCHES
         },
         **{
             name: {
@@ -241,8 +248,9 @@ def shown(name: str, part: Any, found: dict[str, Any]) -> Iterator[str]:
     elif name == "throughput":
         yield "| | texts/s | of model.predict | of it by CPU | CPU ms a text | p50 ms | p99 ms | failed |\n"
         yield "|---|---|---|---|---|---|---|---|\n"
-        numbers = f"{part['direct']['texts_per_second']:.0f} | | | {part['direct']['cpu_ms_a_text']:.2f}"
-        yield f"| model.predict in batches | {numbers} | | | |\n"
+        for size, one in part["direct_batches"].items():
+            numbers = f"{one['texts_per_second']:.0f} | | | {one['cpu_ms_a_text']:.2f}"
+            yield f"| model.predict, {size} texts at a time | {numbers} | | | |\n"
         for number in TEXTS_A_REQUEST:
             one = part[f"texts_a_request_{number}"]
             yield (
