@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from unidex.index.faiss_library import library
+from unidex.index.faiss_library import library, reading
 from unidex.index.mapped_lists import BLOCK, BLOCKS, LISTS, SIZES, open_lists
 from unidex.storage.disk_errors import writing
 from unidex.storage.mapped import link_file
@@ -31,7 +31,8 @@ class TextLists:
         faiss = library()
         # faiss keeps no reference to these from Python.
         lists, self._mapped = open_lists(folder)
-        ranking = faiss.read_index(str(folder / _RANKING), faiss.IO_FLAG_MMAP_IFC)
+        with reading(folder / _RANKING):
+            ranking = faiss.read_index(str(folder / _RANKING), faiss.IO_FLAG_MMAP_IFC)
         self._parts, self._folder = (lists, ranking), folder
         self.index = faiss.IndexRefine(lists, ranking)
 
