@@ -1,14 +1,15 @@
 """CPU time and memory of loading a model against its number of labels.
 
-    python benchmarks/loading.py FOLDER --labels 1000000 10000000 100000000 > table.md
+    python benchmarks/loading.py FOLDER --labels 1000000 10000000 100000000 [--rank learned] > table.md
 
 Training so many labels takes hours, and loading depends on the sizes of files alone. So a small model is trained on a
 generated set (benchmarks/scale_set.py), and its labels and its index (kind disk, 64 numbers per label) are replaced by
-files of the right form and size: label texts of random letters, random codes, vectors of zeros in a file that takes no
-disk. Predictions of such a model mean nothing.
+files of the right form and size: the label texts of a set of that size, random codes, vectors of zeros in a file that
+takes no disk. With the learned ranker, the words of all labels are put into files as in training; "words" is the CPU
+time of that and the highest memory. Predictions of such a model mean nothing.
 
-Each model is loaded in a process of its own, imports included, and predicts the labels of one text: "first" after the
-load, "next" as the mean of ten further ones. Memory is what the system cannot take back and, apart from it, pages of
+Each model is loaded in a process of its own, imports included, and predicts the labels of single texts: "first" after
+the load, "next" as the mean of ten others. Memory is what the system cannot take back and, apart from it, pages of
 files, which it can.
 """
 
@@ -25,14 +26,17 @@ from pathlib import Path
 
 import numpy as np
 
+from plan import PhaseUsage
 from scale import SETTINGS
-from scale_set import ScaleSet, write_set
+from scale_set import NUM_TOPICS, ScaleSet, word_letters, write_set, write_texts
 
-TEXT_BYTES, DIM = 25, 64
-AT_ONCE = 1 << 22
+DIM = 64
 MAX_WORDS = 1_000_000  # words of labels that the vocabulary lacks
+LEARNED = ["predict.rank=learned", "train.validation=0.1"]
 COLUMNS = (
     "labels",
+    "words, CPU s",
+    "MB",
     "load, CPU s",
     "load, s",
     "MB",
@@ -44,8 +48,8 @@ COLUMNS = (
 )
 
 
-def write_model(folder: Path, base: Path, number: int) -> None:
-    """A model folder like ``base`` of another number of labels."""
+def write_model(folder: Path, base: Path, number: int) -> dict[str, float]:
+    """A model folder like ``base`` of another number of labels; what the words of labels took."""
     from unidex.model import folder as folders
 
     shutil.copytree(base, folder)
@@ -53,26 +57,38 @@ def write_model(folder: Path, base: Path, number: int) -> None:
     (folder / "labels").mkdir()
     _write_labels(folder / "labels", number)
     _write_index(folder / "index", number)
+    taken = _write_words(folder, number) if (folder / "lexical").exists() else {}
     manifest = {"format": folders.FORMAT, "files": folders._hashes(folder)}
     (folder / "manifest.json").write_text(json.dumps(manifest))
+    return taken
 
 
 def _write_labels(folder: Path, number: int) -> None:
-    letters = np.random.default_rng(0).integers(ord("a"), ord("z") + 1, size=AT_ONCE * TEXT_BYTES, dtype=np.uint8)
-    shapes = {"texts.bytes": (np.uint8, TEXT_BYTES), "texts.ends": (np.int64, 1), "frequencies": (np.int64, 1)}
-    arrays = {
-        name: np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=kind, shape=(number * width,))
-        for name, (kind, width) in shapes.items()
-    }
-    for first in range(0, number, AT_ONCE):
-        stop = min(first + AT_ONCE, number)
-        arrays["texts.bytes"][first * TEXT_BYTES : stop * TEXT_BYTES] = letters[: (stop - first) * TEXT_BYTES]
-        arrays["texts.ends"][first:stop] = np.arange(first + 1, stop + 1) * TEXT_BYTES
-        arrays["frequencies"][first:stop] = 1
+    scale = ScaleSet(number, 1)
+    write_texts(folder / "texts", number, scale.label_words, word_letters(NUM_TOPICS + scale.num_words))
+    frequencies = np.lib.format.open_memmap(folder / "frequencies.npy", mode="w+", dtype=np.int64, shape=(number,))
+    frequencies[:] = 1
     np.save(folder / "removed.npy", np.zeros(number, dtype=bool))
     (folder / "concepts.jsonl").touch()
     words = np.random.default_rng(1).integers(1 << 62, size=min(number, MAX_WORDS), dtype=np.uint64)
     np.save(folder / "words.npy", np.unique(words))
+
+
+def _write_words(folder: Path, number: int) -> dict[str, float]:
+    """The words of labels as training writes them; the kNN part keeps its few texts and knows of more labels."""
+    from unidex.data.texts import Texts
+    from unidex.scoring.lexical import LexicalPart
+
+    texts = Texts.load(folder / "labels" / "texts", checked_up_to=0)
+    shutil.rmtree(folder / "lexical")
+    usage, started = PhaseUsage(), time.process_time()
+    LexicalPart.of(texts, scratch=folder.parent).save(folder / "lexical")
+    taken = {"seconds": time.process_time() - started, "mb": usage.highest / 1e6}
+    file = folder / "neighbours" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["settings"]["num_labels"] = number
+    file.write_text(json.dumps(manifest))
+    return taken
 
 
 def _write_index(folder: Path, number: int) -> None:
@@ -109,17 +125,22 @@ def _write_index(folder: Path, number: int) -> None:
             first += size
 
 
+# Texts with words of some labels.
+TEXTS = [f"{first}abe mabe gufo babe bidi tulolu" for first in "dfgklnprstz"]
+
+
 def measure(folder: Path) -> list[float]:
     """Load a model in this process, and predict."""
     started = time.process_time(), time.monotonic()
     from unidex.verbs.models import load_model
 
+    texts = iter(TEXTS)
     model = load_model(folder, "cpu")
     found = [time.process_time() - started[0], time.monotonic() - started[1], *_memory()]
     for repeats in (1, 10):
         before = time.process_time()
         for _ in range(repeats):
-            model.predict(["mabe gufo"], k=10)
+            model.predict([next(texts)], k=10)
         found.append(1000 * (time.process_time() - before) / repeats)
     return [*found, *_memory()]
 
@@ -134,31 +155,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--labels", type=int, nargs="+", default=[1_000_000, 10_000_000, 100_000_000])
+    parser.add_argument("--rank", choices=("sum", "learned"), default="sum")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         print(json.dumps(measure(options.folder)))
         return
-    base = options.folder / "base"
+    base = options.folder / f"base-{options.rank}"
     if not (base / "model").exists():
         from unidex.verbs.train import train
 
         logging.disable()
         write_set(base / "set", ScaleSet(10_000, 10_000))
-        train(base / "set", settings=SETTINGS, out=base / "model")
+        train(base / "set", settings=SETTINGS + LEARNED * (options.rank == "learned"), out=base / "model")
     print(f"| {' | '.join(COLUMNS)} |")
     print(f"|{'---:|' * len(COLUMNS)}")
     for number in options.labels:
-        folder = options.folder / str(number)
+        folder = options.folder / f"{number}-{options.rank}"
+        taken: dict[str, float] = {}
         if not folder.exists():
-            write_model(folder, base / "model", number)
+            taken = write_model(folder, base / "model", number)
         command = [sys.executable, __file__, str(folder), "--measure"]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         cells = [
             f"{value:,.{digits}f}"
             for value, digits in zip(json.loads(done.stdout), (1, 1, 0, 0, 0, 0, 0, 0), strict=True)
         ]
-        print(f"| {number:,} | {' | '.join(cells)} |", flush=True)
+        words = [f"{taken[name]:,.0f}" if taken else "" for name in ("seconds", "mb")]
+        print(f"| {number:,} | {' | '.join(words + cells)} |", flush=True)
 
 
 if __name__ == "__main__":

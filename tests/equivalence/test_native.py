@@ -125,6 +125,22 @@ def test_products(both, num_rows, seed):
     assert same_matrix(plain, compiled)
 
 
+def test_products_of_many_columns(both):
+    """Sums of many terms are made some columns at a time; there are columns between which nothing is."""
+    rng = np.random.default_rng(0)
+    left = sparse.csr_array(sparse.random_array((3, 40), density=0.5, dtype=np.float32, rng=rng))
+    columns = np.unique(np.concatenate([rng.integers(9_000, size=4000), 200_000 + rng.integers(60_000, size=3000)]))
+    chosen = rng.random((40, len(columns))) < 0.3
+    rows, places = np.nonzero(chosen)
+    values = rng.standard_normal(len(rows)).astype(np.float32)
+    right = sparse.csr_array((values, (rows, columns[places])), shape=(40, 300_000))
+    for matrix in (left, right):
+        matrix.sort_indices()
+    plain, compiled = both(lambda: sparse_product(left, right))
+    assert plain.nnz > 10_000
+    assert same_matrix(plain, compiled)
+
+
 def test_columns_that_are_not_there_are_refused(compiled):
     values, starts = np.ones(1, dtype=np.float32), np.array([0, 1], dtype=np.int32)
     good, bad = np.zeros(1, dtype=np.int32), np.array([7], dtype=np.int32)

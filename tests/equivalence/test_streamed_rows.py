@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers.synthetic import topics
-from unidex.scoring import computed_rows, label_index, lexical
+from unidex.scoring import column_weights, computed_rows, label_index
 from unidex.training import chosen_rows, network_state
 from unidex.verbs.train import train
 
@@ -20,7 +20,7 @@ def in_memory():
 def test_the_model_is_the_same(in_memory, monkeypatch):
     monkeypatch.setattr(computed_rows, "STREAMED_ABOVE", 0)
     monkeypatch.setattr(computed_rows, "BLOCK", 7)
-    monkeypatch.setattr(lexical, "_ROWS_AT_ONCE", 9)
+    monkeypatch.setattr(column_weights, "_ROWS_AT_ONCE", 9)
     monkeypatch.setattr(chosen_rows, "MAX_COPY", 0)
     streamed = train(DATA, settings=SETTINGS)
     found, wanted = streamed.topk(DATA.test.texts, 5), in_memory.topk(DATA.test.texts, 5)

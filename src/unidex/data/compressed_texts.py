@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import overload
@@ -23,6 +23,7 @@ from unidex.storage.mapped import load_array
 PER_BLOCK = 1024
 _MAX_BLOCK = 1 << 28  # bytes; a damaged file must not fill the memory
 _REMEMBERED = 8
+MAPPED_ABOVE = 1 << 25  # bytes; a smaller file is read
 
 
 class CompressedTexts(Sequence[str]):
@@ -53,7 +54,9 @@ class CompressedTexts(Sequence[str]):
         """Read what ``save`` wrote; ModelError where there are not so many texts."""
         ends = load_array(_part(file, "blocks.npy"), (-(-number // PER_BLOCK),), np.int64)
         try:
-            content = np.fromfile(_part(file, "texts"), dtype=np.uint8)
+            is_large = _part(file, "texts").stat().st_size > MAPPED_ABOVE
+            read = partial(np.memmap, mode="r") if is_large else np.fromfile
+            content = read(_part(file, "texts"), dtype=np.uint8)
         except OSError as error:
             raise ModelError(f"{_part(file, 'texts')}: texts cannot be read ({error}); copy it again") from None
         if (np.diff(ends, prepend=0, append=len(content)) < 0).any() or (ends[-1:] != len(content)).any():

@@ -112,9 +112,14 @@ def starts_of_keys(keys: NDArray[np.uint64]) -> NDArray[np.uint32]:
     >>> starts_of_keys(np.array([1, 1 << 63, (1 << 63) + 1], dtype=np.uint64)).tolist()
     [0, 1, 1, 3, 3]
     """
-    num_bits = max(1, len(keys).bit_length())
+    num_bits = num_first_bits(len(keys))
     firsts = np.arange(1 << num_bits, dtype=_U64) << _U64(64 - num_bits)
     return np.append(np.searchsorted(keys, firsts), len(keys)).astype(np.uint32)
+
+
+def num_first_bits(num_keys: int) -> int:
+    """The first bits that about one of so many keys shares with another."""
+    return max(1, num_keys.bit_length())
 
 
 def keys_of_pairs(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint64]:

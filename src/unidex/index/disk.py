@@ -11,8 +11,6 @@ Shapes: B texts, L labels, D dimensions, C candidates, K places.
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +25,7 @@ from unidex.index.disk_lists import VECTORS, Building, num_candidates, num_probe
 from unidex.index.exact import RowSource, search_exact
 from unidex.index.faiss_library import as_array, library, reading, threads_for
 from unidex.index.mapped_lists import BLOCKS, LISTS, SIZES, open_lists
-from unidex.storage.mapped import expect_random_reads, fetch_rows, load_array
+from unidex.storage.mapped import expect_random_reads, fetch_rows, link_file, load_array, map_array
 from unidex.storage.resources import available_memory
 from unidex.topk import TopK
 
@@ -40,7 +38,6 @@ EXACT_BELOW = 0.05  # share of visible labels below which the lists hold mostly 
 MAX_UNCODED = 1 << 13  # labels that are compared with every text; more of them, or an eighth of all, are coded
 NUMBERS_AT_ONCE = 1 << 22
 _MOVED = "moved.npy"
-_MAX_HEADER = 128  # bytes of a saved array before its numbers
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class DiskIndex(Index):
         super().__init__()
         self._folder, self._settings = folder, settings
         self._owned = owned  # a temporary folder that lives as long as the index
-        self._stored = _stored(folder, (None, None))
+        self._stored = map_array(folder / VECTORS, (None, None))
         self._is_beyond_memory = self._stored.nbytes > available_memory()
         if self._is_beyond_memory:
             expect_random_reads(self._stored)
@@ -115,7 +112,7 @@ class DiskIndex(Index):
         with reading(folder):
             settings, num_coded = DiskSettings(**manifest["settings"]), int(manifest["num_coded"])
         shape = (manifest["num_ids"], manifest["dim"])
-        _stored(folder, shape)
+        map_array(folder / VECTORS, shape)
         index = cls(folder, settings, num_coded)
         if (folder / _MOVED).exists():
             index._moved = load_array(folder / _MOVED, (None,), np.int64)
@@ -142,10 +139,10 @@ class DiskIndex(Index):
             file.flush()
             np.save(folder / _MOVED, self._moved)
         else:
-            _link(self._folder / VECTORS, folder / VECTORS)
+            link_file(self._folder / VECTORS, folder / VECTORS)
         for name in (LISTS, SIZES, BLOCKS):
             if self._lists is not None and (self._folder / name).exists():
-                _link(self._folder / name, folder / name)
+                link_file(self._folder / name, folder / name)
 
     @property
     def num_ids(self) -> int:
@@ -270,18 +267,3 @@ class _Rows:
         import torch
 
         return torch.from_numpy(self._index.vectors(ids))
-
-
-def _stored(folder: Path, shape: tuple[int | None, int | None]) -> NDArray[Any]:
-    """The vectors, mapped; an array without rows cannot be mapped."""
-    file = folder / VECTORS
-    has_rows = file.is_file() and file.stat().st_size > _MAX_HEADER
-    return load_array(file, shape, mapped="always" if has_rows else False)
-
-
-def _link(source: Path, target: Path) -> None:
-    """The same file under another name, or a copy on another disk; no index ever writes to its files."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

@@ -70,7 +70,7 @@ def pack(codes_NW: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def open_lists(folder: Path) -> tuple[Any, Any]:
     """The index of faiss, and what must live as long as it: its lists, of which it keeps no reference."""
     faiss = library()
-    with reading(folder):
+    with reading(folder / LISTS):
         index = faiss.read_index(str(folder / LISTS), faiss.IO_FLAG_MMAP_IFC)
     if not (folder / SIZES).exists():
         return index, None
@@ -94,7 +94,7 @@ def open_lists(folder: Path) -> tuple[Any, Any]:
         sizes.tolist(), rooms.tolist(), (np.cumsum(num_bytes) - num_bytes).tolist(), strict=True
     ):
         lists.lists.push_back(entry)
-    with reading(folder):
+    with reading(file):
         lists.do_mmap()
     index.replace_invlists(lists, False)
     index.ntotal = int(sizes.sum())

@@ -152,7 +152,7 @@ def _read(
         KnnPart.load(knn_folder) if knn_folder.is_dir() else None,
         None if ranker is None else read_ranker(ranker),
         None if calibration is None else Calibration.from_dict(calibration),
-        LexicalPart.load(lexical_folder, len(labels)) if lexical_folder.is_dir() else None,
+        LexicalPart.load(lexical_folder, labels.texts) if lexical_folder.is_dir() else None,
         PretrainedPart.load(frozen_folder, len(labels)) if frozen_folder.is_dir() else None,
     )
     texts_file = folder / _TRAIN_TEXTS

@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 from scipy import sparse
 
-_VERSION = 4  # as in module.c; kernels that were compiled from other sources are not used
+_VERSION = 5  # as in module.c; kernels that were compiled from other sources are not used
 
 
 def _load() -> Any:

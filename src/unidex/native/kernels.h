@@ -137,12 +137,12 @@ void free_words(TextWords *words);
 /* matches.c */
 typedef struct {
     Keys words;              /* of labels */
-    const int64_t *columns;  /* of the words of each row */
+    const int32_t *columns;  /* of the words of each row */
     const int64_t *starts;   /* of rows */
-    const int64_t *labels;   /* of rows */
-    const int64_t *by_word;  /* rows by their rarest word */
+    const int32_t *labels;   /* of rows */
+    const int32_t *by_word;  /* rows by their rarest word */
     const int64_t *firsts;   /* of the rows of a word */
-    int64_t rows;
+    int64_t rows, sorted, entries; /* all rows, those by word, and the words of all */
 } LabelRows;
 typedef struct {
     int32_t label, row;

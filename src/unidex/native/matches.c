@@ -33,9 +33,11 @@ static int64_t read_words(const Letters *letters, Keys keys, uint64_t *room, Occ
     return number;
 }
 
-/* Whether all words of a row occur; then the smallest number of occurrences, and the last first one. */
+/* Whether all words of a row occur; then the smallest number of occurrences, and the last first one. -1 for a wrong row:
+   large files are not read whole when they are opened. */
 static int has_words(const Occurrence *words, int64_t number, LabelRows labels, int64_t row, int64_t *count,
                      int64_t *first) {
+    if (row < 0 || row >= labels.rows || labels.starts[row] < 0 || labels.starts[row + 1] > labels.entries) return -1;
     *count = INT64_MAX;
     *first = 0;
     for (int64_t at = labels.starts[row]; at < labels.starts[row + 1]; at++) {
@@ -94,10 +96,19 @@ int64_t find_matches(Texts texts, CodePoints points, LabelRows labels, int32_t *
         texts.codes += texts.lengths[text];
         int64_t total, first = entries, number = read_words(&letters, labels.words, numbers, words, &total);
         for (int64_t word = 0; word < number; word++) {
-            int64_t column = words[word].column;
-            for (int64_t at = labels.firsts[column]; at < labels.firsts[column + 1]; at++) {
+            int64_t column = words[word].column, last = labels.firsts[column + 1];
+            if (labels.firsts[column] < 0 || last > labels.sorted) {
+                entries = WRONG;
+                goto done;
+            }
+            for (int64_t at = labels.firsts[column]; at < last; at++) {
                 int64_t row = labels.by_word[at], count, place;
-                if (!has_words(words, number, labels, row, &count, &place)) continue;
+                int is_match = has_words(words, number, labels, row, &count, &place);
+                if (is_match < 0) {
+                    entries = WRONG;
+                    goto done;
+                }
+                if (!is_match) continue;
                 if (entries == room) {
                     Match *more = realloc(*found, (size_t)(room *= 2) * sizeof *more);
                     if (!more || room > INT32_MAX) {

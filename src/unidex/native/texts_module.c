@@ -126,10 +126,11 @@ PyObject *py_find_matches(PyObject *self, PyObject *const *arguments, Py_ssize_t
     if (!take_all(&buffers, arguments + 1, 10, 0, p)) return NULL;
     CodePoints points;
     LabelRows labels = {.columns = p[5], .starts = p[6], .labels = p[7], .by_word = p[8], .firsts = p[9],
-                        .rows = numbers(&buffers, 7, 8)};
+                        .rows = numbers(&buffers, 7, 4), .sorted = numbers(&buffers, 8, 4),
+                        .entries = numbers(&buffers, 5, 4)};
     if (!take_points(&buffers, p, 0, &points) || !take_keys(&buffers, p, 3, &labels.words) ||
-        numbers(&buffers, 6, 8) != labels.rows + 1 || labels.starts[labels.rows] != numbers(&buffers, 5, 8) ||
-        numbers(&buffers, 9, 8) != labels.words.size + 1 || labels.firsts[labels.words.size] != numbers(&buffers, 8, 8))
+        numbers(&buffers, 6, 8) != labels.rows + 1 || labels.starts[labels.rows] != labels.entries ||
+        numbers(&buffers, 9, 8) != labels.words.size + 1 || labels.firsts[labels.words.size] != labels.sorted)
         return finish(&buffers, NULL, SIZES);
     Texts texts;
     void *memory = take_texts(arguments[0], &texts);

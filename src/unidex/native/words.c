@@ -22,7 +22,7 @@ uint64_t string_key(const uint64_t *terms, int64_t length, uint64_t seed) {
 
 int64_t find_key(Keys keys, uint64_t key) {
     uint64_t bucket = key >> keys.shift;
-    for (uint32_t at = keys.starts[bucket]; at < keys.starts[bucket + 1]; at++)
+    for (uint32_t at = keys.starts[bucket]; at < keys.starts[bucket + 1] && at < keys.size; at++)
         if (keys.keys[at] == key) return at;
     return -1;
 }

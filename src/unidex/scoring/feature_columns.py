@@ -8,8 +8,9 @@ Shapes: N texts, K candidates, L labels, F features.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,30 +19,34 @@ from scipy import sparse
 from unidex import native
 from unidex.scoring.boosted_trees import feature_names
 from unidex.scoring.layout import Layout
+from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.lexical_rows import TextRows
 from unidex.scoring.matches import MATCHES
 from unidex.scoring.rankers import FeatureColumns, WeightedSum
 from unidex.scoring.ranking_features import Pairs
-from unidex.sparse_rows import unchecked_csr
+from unidex.sparse_rows import csr_from_counts, find_sorted, row_of_entries, unchecked_csr
 
 # The rows of their candidates fit the caches of a processor, and little memory is needed.
 _TEXTS_AT_ONCE = 64
 
 
-def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.float32]) -> FeatureColumns | None:
+def describe_at_once(
+    pairs: Pairs, names: Sequence[str], priors: Callable[[], NDArray[np.float32]]
+) -> FeatureColumns | None:
     """The named features of pairs; None where they must be computed one by one.
 
     Args:
         pairs: texts and candidates; an id below 0 is no candidate.
         names: of the features, in the order of the columns.
-        priors_L: ln(1 + frequency) of each label.
+        priors: gives ln(1 + frequency) of each label.
     """
     words, lexical = pairs.queries.words, pairs.lexical
     if native.kernels is None or lexical is None or words is None or not pairs.ids_NK.size:
         return None
     if pairs.ids_NK.dtype != np.int64 or pairs.frequencies_L.dtype != np.int64:
         return None
-    layout, label_rows = pairs.layout, lexical.only_texts
-    if label_rows is None or layout.has_tree:
+    layout = pairs.layout
+    if lexical.has_further_texts or layout.has_tree:
         return None
     known_names, weights = known_features(layout)
     more = tuple(names)[len(known_names) :]
@@ -52,7 +57,14 @@ def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.fl
         knn, nearest_N = _no_scores(num_texts), np.zeros(num_texts, dtype=np.float32)
     else:
         knn, nearest_N = pairs.knn.scores_NL, pairs.knn.nearest_N
-    if tuple(names) != (*known_names, *more) or not native.is_plain(words, knn, label_rows.rows_RF):
+    if tuple(names) != (*known_names, *more) or not native.is_plain(words, knn):
+        return None
+    of_labels = _few_labels(pairs, lexical, knn) if lexical.only_texts is None else None
+    if of_labels is None:
+        assert lexical.only_texts is not None
+        of_labels = _OfLabels(pairs.ids_NK, knn, priors(), pairs.frequencies_L, lexical.only_texts)
+    label_rows = of_labels.rows
+    if not native.is_plain(label_rows.rows_RF):
         return None
     ids_NK = np.maximum(pairs.ids_NK, 0)
     heads_HNK = np.empty((len(layout.heads), num_texts, num_candidates), dtype=np.float32)
@@ -64,8 +76,9 @@ def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.fl
             heads_HNK[place, texts] = pairs.index.inner_products(queries, ids_NK[texts], first)
     columns_FNK = np.empty((len(names), num_texts, num_candidates), dtype=np.float32)
     native.kernels.describe_pairs(
-        *(pairs.ids_NK, heads_HNK, weights, *native.arrays_of(knn), nearest_N, priors_L),
-        *(pairs.frequencies_L, lexical.idf_of_columns, *native.arrays_of(words), *native.arrays_of(label_rows.rows_RF)),
+        *(of_labels.ids_NK, heads_HNK, weights, *native.arrays_of(of_labels.knn), nearest_N, of_labels.priors),
+        *(of_labels.frequencies, lexical.idf_of_columns, *native.arrays_of(words)),
+        *native.arrays_of(label_rows.rows_RF),
         *(label_rows.num_words_R, label_rows.word_norms_R, columns_FNK[: len(known_names)]),
     )
     if lexical.matches is not None and pairs.queries.matches is not None and more:
@@ -75,6 +88,30 @@ def describe_at_once(pairs: Pairs, names: Sequence[str], priors_L: NDArray[np.fl
     # Whole numbers, from which the propensity is computed.
     found["frequency"] = pairs.frequencies_L[ids_NK]
     return found
+
+
+class _OfLabels(NamedTuple):
+    """Candidates, and what is known of labels: of all, or of the candidates, whose ids are then places among them."""
+
+    ids_NK: NDArray[np.int64]
+    knn: sparse.csr_array
+    priors: NDArray[np.float32]
+    frequencies: NDArray[np.int64]
+    rows: TextRows
+
+
+def _few_labels(pairs: Pairs, lexical: LexicalPart, knn: sparse.csr_array) -> _OfLabels:
+    """What is known of the candidates alone: of very many labels, arrays of all are not in memory."""
+    # No candidate is as label 0, here as there: where there is one, label 0 has the place 0.
+    distinct_C, places_NK = np.unique(np.maximum(pairs.ids_NK, 0), return_inverse=True)
+    ids_NK = np.where(pairs.ids_NK < 0, -1, places_NK.reshape(pairs.ids_NK.shape))
+    columns, is_there = find_sorted(distinct_C, knn.indices)
+    counts_N = np.bincount(row_of_entries(knn)[is_there], minlength=knn.shape[0])
+    few = csr_from_counts(knn.data[is_there], columns[is_there].astype(np.int32), counts_N, len(distinct_C))
+    frequencies_C = pairs.frequencies_L[distinct_C]
+    return _OfLabels(
+        ids_NK, few, np.log1p(frequencies_C).astype(np.float32), frequencies_C, lexical.rows_of(distinct_C)
+    )
 
 
 @lru_cache(maxsize=16)

@@ -117,7 +117,7 @@ class KnnPart:
             ) from None
         num_texts = manifest["num_ids"]
         mapped = num_pairs > MAPPED_ABOVE
-        starts = load_numbers(folder / "starts", (num_texts + 1,), _index_type(num_pairs))
+        starts = load_numbers(folder / "starts", (num_texts + 1,), _index_type(num_pairs), mapped=mapped)
         labels = load_numbers(folder / "labels", (num_pairs,), np.int32, mapped=mapped)
         _check_pairs(folder, starts, labels, num_labels)
         if has_targets:
@@ -134,7 +134,8 @@ class KnnPart:
     def save(self, folder: Path) -> None:
         """Write ``manifest.json``, vectors, pairs (``targets.npy`` only where some are not 1), and snippets if any."""
         pairs = self._positives
-        has_targets = bool((pairs.data != 1).any())
+        # Of many pairs, also where all are 1: they are mapped.
+        has_targets = pairs.nnz > MAPPED_ABOVE or bool((pairs.data != 1).any())
         settings = {
             "num_neighbours": self.num_nearest,
             "temperature": self.temperature,

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -24,33 +23,38 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from scipy import sparse
 
-from unidex import native
 from unidex.data.concepts import Concepts, further_texts
 from unidex.errors import ModelError
-from unidex.features.codepoints import read_texts
-from unidex.features.words import normal_form
-from unidex.scoring.label_matches import LabelMatches
-from unidex.scoring.lexical_columns import HALF, NUM_COLUMNS, OLD_READING, READING, Columns, Reading, WordMemory
-from unidex.scoring.lexical_rows import TextRows, shared_features, word_norms
-from unidex.sparse_rows import csr_from_counts, row_of_entries, sparse_product, unchecked_csr
+from unidex.scoring.column_weights import ColumnWeights
+from unidex.scoring.label_words import LabelWords
+from unidex.scoring.lexical_columns import HALF, NUM_COLUMNS, OLD_READING, READING, Columns, Reading
+from unidex.scoring.lexical_rows import TextRows, shared_features
+from unidex.scoring.mapped_matches import MAPPED_ABOVE, load_matches, matches_of
+from unidex.scoring.mapped_words import MappedWords, ReadWords
+from unidex.scoring.match_finder import MatchFinder
+from unidex.sparse_rows import csr_from_counts, row_of_entries
 from unidex.storage.small_numbers import has_numbers, load_numbers, save_numbers
 from unidex.topk import TopK
 
 # The rarest words of a text that find candidates: the time of a search does not grow with the length of a text.
 _MAX_SEARCHED = 256
-# Up to so many texts are read word by word.
-_FEW = 64
-_ROWS_AT_ONCE = 1 << 15  # of labels, so that what a step needs does not grow with their number
 # A word that more labels have finds no candidates.
 _MAX_LABELS, _MAX_SHARE = 100, 0.005
 _FURTHER = "further_"  # files of further texts
 _READING = "reading.json"
-
-_NO_FURTHER = (np.empty(0, dtype=np.int32), np.zeros(1, dtype=np.int64)), np.empty(0, dtype=np.int64)
+_NO_COLUMNS = np.empty(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
+_NO_LABELS = np.empty(0, dtype=np.int64)
 
 
 class LexicalPart:
     """The words and n-grams of all label texts.
+
+    Args:
+        weights: of columns.
+        labels: the words of the own texts of labels, in memory or, of very many labels, in files.
+        further: the words of further texts.
+        further_labels: the label of each further text, ascending.
+        matches: finds labels of which a text has every word; None in models of earlier versions.
 
     >>> part = LexicalPart.of(["sea turtles", "turtle soup", "mountains"])
     >>> rows = part.rows(["A sea turtle at sea"])
@@ -66,66 +70,67 @@ class LexicalPart:
 
     def __init__(
         self,
-        frequencies_F: NDArray[np.int32],
-        num_counted: int,
-        label_columns: Columns,
-        further_columns: Columns,
+        weights: ColumnWeights,
+        labels: LabelWords | MappedWords,
+        further: LabelWords,
         further_labels: NDArray[np.int64],
-        reading: Reading,
-        matches: LabelMatches | None = None,
+        matches: MatchFinder | None = None,
     ) -> None:
-        self._reading = reading
-        self.matches = matches  # None in models of earlier versions
-        self._frequencies_F, self._num_counted = frequencies_F, num_counted
-        self._labels_LF = self._weighted(*label_columns)
-        self._further_TF = self._weighted(*further_columns)
-        self._further_labels = further_labels  # the label of each further text, ascending
-        self._memory = WordMemory(reading)
+        self._weights, self._labels, self.matches = weights, labels, matches
+        self._further, self._further_labels = further, further_labels
 
     @classmethod
     def of(
-        cls, label_texts: Sequence[str], concepts: Concepts | None = None, reading: Reading = READING
+        cls,
+        label_texts: Sequence[str],
+        concepts: Concepts | None = None,
+        reading: Reading = READING,
+        *,
+        scratch: Path | None = None,
     ) -> LexicalPart:
-        """The part over the texts of labels, and their further texts."""
-        own = reading.columns_of(label_texts)
+        """The part over the texts of labels, and their further texts.
+
+        Of very many labels, it is in files in ``scratch`` until it is saved.
+        """
         texts, labels = further_texts(concepts or {})
-        further = reading.columns_of(texts)
-        frequencies = np.bincount(own[0], minlength=NUM_COLUMNS)
+        further, number = reading.columns_of(texts), len(label_texts)
+        words = ReadWords(label_texts, reading, scratch) if number > MAPPED_ABOVE else None
+        own = _NO_COLUMNS if words is not None else reading.columns_of(label_texts)
+        frequencies = np.bincount(own[0], minlength=NUM_COLUMNS) if words is None else words.frequencies_F.copy()
         if texts:
             # A label has a feature once, in however many of its texts.
-            pairs = [_label_features(own, np.arange(len(label_texts))), _label_features(further, labels)]
-            frequencies = np.bincount(np.unique(np.concatenate(pairs)) % NUM_COLUMNS, minlength=NUM_COLUMNS)
-        matches = LabelMatches.of(label_texts, concepts, reading)
-        return cls(frequencies.astype(np.int32), len(label_texts), own, further, labels, reading, matches)
+            with_more = np.unique(labels)
+            of_own = reading.columns_of([label_texts[label] for label in with_more.tolist()])
+            features = np.unique(_label_features(further, labels))
+            new = np.setdiff1d(features, _label_features(of_own, with_more), assume_unique=True)
+            frequencies += np.bincount(new % NUM_COLUMNS, minlength=NUM_COLUMNS)
+        weights = ColumnWeights(frequencies.astype(np.int32), number, reading)
+        matches = matches_of(label_texts, concepts, reading, scratch=scratch)
+        label_words = (
+            LabelWords(own, weights) if words is None else MappedWords.of(words, label_texts, weights, scratch)
+        )
+        return cls(weights, label_words, LabelWords(further, weights), labels, matches)
 
     @property
     def num_labels(self) -> int:
         """Number of labels."""
-        return int(self._labels_LF.shape[0])
+        return len(self._labels)
+
+    @property
+    def idf_of_columns(self) -> NDArray[np.float64]:
+        """The idf of each column."""
+        return self._weights.idf
 
     def rows(self, texts: Sequence[str]) -> sparse.csr_array:
         """The rows of texts, N x F; features that no label has are left out."""
-        if native.kernels is not None:
-            read = self._reading.analysed(texts)
-            of_columns = self.idf_of_columns, self._frequencies_F, self._reading.beginning
-            found = read_texts(native.kernels.lexical_rows, [[normal_form(text) for text in read]], *of_columns)
-            starts, columns, weights = map(np.frombuffer, found, (np.int32, np.int32, np.float32))
-            return unchecked_csr(weights, columns, starts, (len(texts), NUM_COLUMNS))
-        if len(texts) <= _FEW:
-            columns, counts = self._memory.occurrences(texts)
-        else:
-            columns, ends = self._reading.columns_of(texts)
-            counts = np.diff(ends)
-        keys = np.unique(np.repeat(np.arange(len(texts)), counts) * NUM_COLUMNS + columns)
-        keys = keys[self._frequencies_F[keys % NUM_COLUMNS] > 0]
-        firsts = np.searchsorted(keys, np.arange(len(texts) + 1) * NUM_COLUMNS)
-        return self._weighted((keys % NUM_COLUMNS).astype(np.int32), firsts)
+        return self._weights.rows(texts)
 
     def overlaps(self, rows_NF: sparse.csr_array, ids_NK: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
         """What texts share with their candidates: ``word_overlap``, ``char_overlap`` and ``word_coverage``, N x K."""
         num_texts, num_candidates = ids_NK.shape
         pairs = np.repeat(np.arange(num_texts), num_candidates), ids_NK.ravel()
-        found = shared_features(rows_NF, self.idf_of_columns, self._label_rows, *pairs)
+        label_rows, places = self._labels.rows_of(pairs[1])
+        found = shared_features(rows_NF, self.idf_of_columns, label_rows, pairs[0], places)
         if len(self._further_labels):
             self._add_further(found, rows_NF, *pairs)
         # Trees tell a gap of 1e-7 from one of 0: labels that a text covers equally must have equal numbers.
@@ -145,47 +150,31 @@ class LexicalPart:
         counts = (ends - starts)[pairs]
         firsts = np.cumsum(counts) - counts
         rows = np.repeat(starts[pairs] - firsts, counts) + np.arange(int(counts.sum()))
-        found = shared_features(
-            rows_NF, self.idf_of_columns, self._further_rows, np.repeat(texts_P[pairs], counts), rows
-        )
+        texts = np.repeat(texts_P[pairs], counts)
+        found = shared_features(rows_NF, self.idf_of_columns, self._further.described, texts, rows)
         if len(pairs):
             found_P3[pairs] = np.maximum(found_P3[pairs], np.maximum.reduceat(found, firsts))
 
     @property
     def only_texts(self) -> TextRows | None:
-        """The one text of each label; None where a label has further ones."""
-        return None if len(self._further_labels) else self._label_rows
+        """The one text of each label; None where a label has further ones, or where they are not in memory."""
+        if len(self._further_labels) or not isinstance(self._labels, LabelWords):
+            return None
+        return self._labels.described
 
-    @cached_property
-    def _label_rows(self) -> TextRows:
-        return self._described(self._labels_LF)
+    @property
+    def has_further_texts(self) -> bool:
+        """Whether a label has several texts."""
+        return bool(len(self._further_labels))
 
-    @cached_property
-    def _further_rows(self) -> TextRows:
-        return self._described(self._further_TF)
-
-    def _described(self, rows: sparse.csr_array) -> TextRows:
-        counts, norms = [np.empty(0, dtype=np.int64)], [np.empty(0)]
-        for first in range(0, rows.shape[0], _ROWS_AT_ONCE):
-            own = rows[first : first + _ROWS_AT_ONCE]
-            words_so_far = np.append(0, np.cumsum(own.indices < HALF))
-            counts.append(np.diff(words_so_far[own.indptr]))
-            norms.append(word_norms(own, self.idf_of_columns))
-        joined = np.concatenate(norms)
-        return TextRows(rows, np.concatenate(counts), np.where(joined > 0, joined, 1))
-
-    @cached_property
-    def idf_of_columns(self) -> NDArray[np.float64]:
-        """The idf of each column."""
-        frequencies_F = np.minimum(self._frequencies_F, self._num_counted)
-        idf: NDArray[np.float64] = 1 + np.log((1 + self._num_counted) / (1 + frequencies_F))
-        return idf
+    def rows_of(self, labels: NDArray[np.int64]) -> TextRows:
+        """The own texts of distinct labels, ascending."""
+        assert isinstance(self._labels, MappedWords)
+        return self._labels.rows_of(labels)[0]
 
     def sizes(self, ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:
         """The number of words and n-grams of labels."""
-        starts = self._labels_LF.indptr
-        sizes: NDArray[np.float32] = (starts[ids_NK + 1] - starts[ids_NK]).astype(np.float32)
-        return sizes
+        return self._labels.sizes(ids_NK)
 
     def search(self, rows_NF: sparse.csr_array, k: int, hidden_L: NDArray[np.bool_] | None = None) -> TopK:
         """The k labels of each text with the highest overlap of rare words; fewer where fewer share one.
@@ -195,39 +184,42 @@ class LexicalPart:
             k: number of places.
             hidden_L: labels that must not be returned; None where all may be.
         """
-        scores = sparse_product(self.searched_words(rows_NF), self.labels_by_word)
-        if len(self._further_labels):
-            scores = self._by_label(scores)
-        if hidden_L is not None:
-            scores.data[hidden_L[scores.indices]] = 0
-            scores.eliminate_zeros()
-        return TopK.from_csr(scores, k)
+        searched, found = self.searched_words(rows_NF), []
+        for texts in self._labels.text_blocks(searched, self._most_labels):
+            some = searched if texts.stop - texts.start == searched.shape[0] else searched[texts]
+            scores = self._labels.scores(some, self._most_labels)
+            if len(self._further_labels):
+                scores = self._by_label(scores, self._further.scores(some, self._most_labels))
+            if hidden_L is not None:
+                scores.data[hidden_L[scores.indices]] = 0
+                scores.eliminate_zeros()
+            found.append(TopK.from_csr(scores, k))
+        return found[0] if len(found) == 1 else TopK.concatenate(found)
+
+    @property
+    def _most_labels(self) -> int:
+        """Labels that a word may have which finds candidates."""
+        return max(_MAX_LABELS, int(_MAX_SHARE * self.num_labels))
+
+    @property
+    def labels_by_word(self) -> sparse.csr_array | None:
+        """Rare words x labels; None where they are not in memory."""
+        return self._labels.by_word(self._most_labels) if isinstance(self._labels, LabelWords) else None
 
     @staticmethod
     def searched_words(rows_NF: sparse.csr_array) -> sparse.csr_array:
         """The words of texts that find candidates."""
         return _rarest_words(rows_NF, _MAX_SEARCHED)
 
-    @cached_property
-    def labels_by_word(self) -> sparse.csr_array:
-        """Rare words x labels, and then further texts."""
-        rows = self._labels_LF
-        if len(self._further_labels):
-            rows = sparse.vstack([rows, self._further_TF], format="csr")
-        labels = rows.tocoo()
-        most = max(_MAX_LABELS, int(_MAX_SHARE * self.num_labels))
-        rare = (labels.col < HALF) & (self._frequencies_F[labels.col] <= most)
-        entries = (labels.data[rare], (labels.col[rare], labels.row[rare]))
-        return sparse.csr_array(entries, shape=(NUM_COLUMNS, rows.shape[0]))
-
-    def _by_label(self, scores: sparse.csr_array) -> sparse.csr_array:
-        """The highest score of the texts of each label, from the scores of labels and further texts."""
-        labels = np.concatenate([np.arange(self.num_labels), self._further_labels])[scores.indices]
-        texts = row_of_entries(scores)
-        order = np.lexsort((-scores.data, labels, texts))
-        texts, labels, data = texts[order], labels[order], scores.data[order]
+    def _by_label(self, own_NL: sparse.csr_array, further_NT: sparse.csr_array) -> sparse.csr_array:
+        """The highest score of the texts of each label, from the scores of own and further texts."""
+        labels = np.concatenate([own_NL.indices, self._further_labels[further_NT.indices]])
+        texts = np.concatenate([row_of_entries(own_NL), row_of_entries(further_NT)])
+        data = np.concatenate([own_NL.data, further_NT.data])
+        order = np.lexsort((-data, labels, texts))
+        texts, labels, data = texts[order], labels[order], data[order]
         best = np.append(True, (texts[1:] != texts[:-1]) | (labels[1:] != labels[:-1]))[: len(data)]
-        counts = np.bincount(texts[best], minlength=scores.shape[0])
+        counts = np.bincount(texts[best], minlength=own_NL.shape[0])
         return csr_from_counts(data[best], labels[best], counts, self.num_labels)
 
     def add(self, label_texts: Sequence[str], concepts: Concepts | None = None) -> None:
@@ -238,80 +230,54 @@ class LexicalPart:
             concepts: place among these labels -> its concept.
         """
         texts, labels = further_texts(concepts or {})
-        self._know(own := self._reading.columns_of(label_texts))
-        self._know(further := self._reading.columns_of(texts))
         self._further_labels = np.concatenate([self._further_labels, self.num_labels + labels])
-        self._further_TF = sparse.vstack([self._further_TF, self._weighted(*further)], format="csr")
-        self._set(sparse.vstack([self._labels_LF, self._weighted(*own)], format="csr"))
+        self._labels.add(label_texts)
+        self._further.add(texts)
         if self.matches is not None:
             self.matches.add(label_texts, concepts)
 
-    def _know(self, columns: Columns) -> None:
-        new = np.unique(columns[0])
-        self._frequencies_F = self._frequencies_F.copy()
-        self._frequencies_F[new] = np.maximum(self._frequencies_F[new], 1)
-        self.__dict__.pop("idf_of_columns", None)
-
     def rename(self, label: int, text: str) -> None:
         """Give a label another text; its further texts stay."""
-        self._know(own := self._reading.columns_of([text]))
-        rows = np.arange(self.num_labels)
-        rows[label] = len(rows)
-        self._set(sparse.vstack([self._labels_LF, self._weighted(*own)], format="csr")[rows])
+        self._labels.rename(label, text)
         if self.matches is not None:
             self.matches.rename(label, text)
 
-    def _set(self, labels_LF: sparse.csr_array) -> None:
-        self._labels_LF = labels_LF
-        for name in ("labels_by_word", "_label_rows", "_further_rows"):
-            self.__dict__.pop(name, None)
-
     def save(self, folder: Path) -> None:
-        """Write the columns of all labels; weights follow from them."""
+        """Write the words of all labels; weights follow from them."""
         folder.mkdir(parents=True)
-        save_numbers(folder / "frequencies", self._frequencies_F)
-        save_numbers(folder / "num_counted", np.array([self._num_counted]))
-        (folder / _READING).write_text(json.dumps(self._reading.as_dict()) + "\n", encoding="utf-8")
-        for prefix, rows in (("", self._labels_LF), (_FURTHER, self._further_TF)):
-            if not prefix or rows.shape[0]:
-                save_numbers(folder / f"{prefix}columns", rows.indices.astype(np.int32))
-                save_numbers(folder / f"{prefix}starts", rows.indptr.astype(np.int64))
+        save_numbers(folder / "frequencies", self._weights.frequencies_F)
+        save_numbers(folder / "num_counted", np.array([self._weights.num_counted]))
+        (folder / _READING).write_text(json.dumps(self._weights.reading.as_dict()) + "\n", encoding="utf-8")
+        self._labels.save(folder)
         if len(self._further_labels):
+            self._further.save(folder, _FURTHER)
             save_numbers(folder / f"{_FURTHER}labels", self._further_labels)
         if self.matches is not None:
             self.matches.save(folder)
 
     @classmethod
-    def load(cls, folder: Path, num_labels: int) -> LexicalPart:
-        """Read what ``save`` wrote."""
+    def load(cls, folder: Path, label_texts: Sequence[str]) -> LexicalPart:
+        """Read what ``save`` wrote, of the labels with these texts."""
+        num_labels = len(label_texts)
         frequencies = load_numbers(folder / "frequencies", (NUM_COLUMNS,), np.int32)
         num_counted = int(load_numbers(folder / "num_counted", (1,), np.int64)[0])
         if not 0 <= num_counted < 2**31 or (frequencies < 0).any():
             raise ModelError(f"{folder}: texts must be counted from 0, but are not; copy the model again")
         reading = _read_reading(folder / _READING)
-        matches = LabelMatches.load(folder, num_labels, reading)
+        weights = ColumnWeights(frequencies, num_counted, reading)
+        matches = load_matches(folder, num_labels, reading)
+        words: LabelWords | MappedWords
+        if MappedWords.is_in(folder):
+            words = MappedWords(folder, label_texts, weights)
+        else:
+            words = LabelWords.load(folder, num_labels, weights)
         file = folder / f"{_FURTHER}labels"
         if not has_numbers(file):
-            return cls(frequencies, num_counted, _loaded(folder, "", num_labels), *_NO_FURTHER, reading, matches)
+            return cls(weights, words, LabelWords(_NO_COLUMNS, weights), _NO_LABELS, matches)
         labels = load_numbers(file, (None,), np.int64)
         if (np.diff(labels, prepend=0) < 0).any() or labels[-1] >= num_labels:
             raise ModelError(f"{file}: labels must ascend and be below {num_labels}, but do not; copy it again")
-        further = _loaded(folder, _FURTHER, len(labels))
-        return cls(frequencies, num_counted, _loaded(folder, "", num_labels), further, labels, reading, matches)
-
-    def _weighted(self, columns: NDArray[np.int32], starts: NDArray[np.int64]) -> sparse.csr_array:
-        """Rows of norm 1 for words and of norm 1 for n-grams."""
-        num_rows, weights = len(starts) - 1, np.empty(len(columns), dtype=np.float32)
-        for first in range(0, num_rows, _ROWS_AT_ONCE):
-            own = starts[first : first + _ROWS_AT_ONCE + 1]
-            entries = slice(own[0], own[-1])
-            idf = self.idf_of_columns[columns[entries]]
-            part = 2 * np.repeat(np.arange(len(own) - 1), np.diff(own)) + (columns[entries] >= HALF)
-            norms = np.sqrt(np.bincount(part, weights=idf * idf, minlength=2 * len(own) - 2))
-            weights[entries] = idf / norms[part]
-        index = np.int32 if len(columns) < 2**31 else np.int64
-        arrays = (weights, columns.astype(index, copy=False), starts.astype(index, copy=False))
-        return unchecked_csr(*arrays, (num_rows, NUM_COLUMNS))
+        return cls(weights, words, LabelWords.load(folder, len(labels), weights, _FURTHER), labels, matches)
 
 
 def _rarest_words(rows_NF: sparse.csr_array, max_words: int) -> sparse.csr_array:
@@ -346,11 +312,3 @@ def _read_reading(file: Path) -> Reading:
     except ValueError as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise ModelError(f"{file}: it must say what is read of texts, but {reason}; copy it again") from None
-
-
-def _loaded(folder: Path, prefix: str, num_rows: int) -> Columns:
-    starts = load_numbers(folder / f"{prefix}starts", (num_rows + 1,), np.int64)
-    columns = load_numbers(folder / f"{prefix}columns", (int(starts[-1]),), np.int32)
-    if (np.diff(starts) < 0).any() or (len(columns) and not 0 <= columns.min() <= columns.max() < NUM_COLUMNS):
-        raise ModelError(f"{folder}: the columns of labels must be below {NUM_COLUMNS}, but are not; copy it again")
-    return columns, starts

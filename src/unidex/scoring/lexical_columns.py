@@ -15,19 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
+from unidex import native
 from unidex.data.text_blocks import text_blocks
 from unidex.features.analyser import PLAIN, Analyser
-from unidex.features.codepoints import codes_of
+from unidex.features.codepoints import codes_of, read_texts
 from unidex.features.groups import NGRAM_SEED, ngrams_in, terms_in
 from unidex.features.hash_keys import keys_of_strings
 from unidex.features.word_strings import fold, parts_in, words_in
-from unidex.features.words import MARK, WORD_SEED, Pieces, Words, parts_of
+from unidex.features.words import MARK, WORD_SEED, Pieces, Words, normal_form, parts_of
 
 HALF = 1 << 16
 NUM_COLUMNS = 2 * HALF
 _NGRAM = 4
 _CHUNK, _CHUNK_CHARACTERS = 2000, 1_000_000
 _MAX_WORDS = 100_000  # remembered
+# Weights and frequencies of columns of which none is left out.
+_EVERY_COLUMN = np.ones(NUM_COLUMNS), np.ones(NUM_COLUMNS, dtype=np.int32)
 
 Columns = tuple[NDArray[np.int32], NDArray[np.int64]]  # of texts, and where those of a text start
 
@@ -66,6 +69,13 @@ class Reading:
         """The columns of each text, ascending and each once, and where those of a text start."""
         columns_of_chunks, counts = [np.empty(0, dtype=np.int32)], [np.zeros(1, dtype=np.int64)]
         for chunk in text_blocks((text[: self.max_characters] for text in texts), _CHUNK, _CHUNK_CHARACTERS):
+            if native.kernels is not None:
+                read = [normal_form(text) for text in self.analyser.texts(chunk)]
+                starts, own, _ = read_texts(native.kernels.lexical_rows, [read], *_EVERY_COLUMN, self.beginning)
+                columns_of_chunks.append(np.frombuffer(own, dtype=np.int32))
+                ends = np.frombuffer(starts, dtype=np.int32).astype(np.int64)
+                counts.append(ends[1:] - ends[:-1])
+                continue
             words, found = Words.of(self.analyser.texts(chunk)), []
             groups = terms_in(words, self._pieces(words)), ngrams_in(words, range(_NGRAM, _NGRAM + 1))
             for half, group in enumerate(groups):

@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from unidex.errors import ModelError
 from unidex.index.base import check_k, check_vectors
 from unidex.index.faiss_library import as_array, library, threads_for
+from unidex.index.mapped_lists import LISTS
+from unidex.scoring.text_lists import TextLists, write_text_lists
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
@@ -39,8 +41,9 @@ TRAINED_ON = 32  # texts per list in the sample of k-means
 TRAINING_ROUNDS = 6
 RANGE_MARGIN = 0.1  # of the range of each number, left for texts that are added later
 ADDED_AT_ONCE = 1 << 16
-_VECTORS, _LISTS, _COMPRESSED = "vectors.npy", "lists.faiss", "lists.faiss.zz"
-# Bytes of lists that are written in compressed form: 8 bits per number are more than most numbers need.
+_VECTORS, _COMPRESSED = "vectors.npy", "lists.faiss.zz"
+# Bytes of lists that are written in compressed form: 8 bits per number are more than most numbers need. Larger ones are
+# mapped.
 COMPRESSED_UP_TO = 1 << 25
 
 
@@ -58,6 +61,7 @@ class NearestTexts:
         self._dim = dim
         self._vectors_TD = np.empty((0, dim), dtype=np.float32)
         self._lists: Any = None
+        self._files: TextLists | None = None  # where the lists are mapped from
 
     @classmethod
     def of(cls, vectors_TD: NDArray[np.floating[Any]] | Tensor) -> Self:
@@ -71,7 +75,7 @@ class NearestTexts:
     def read(cls, folder: Path, num_texts: int, dim: int) -> Self:
         """Read what ``write`` wrote; refuse another number of texts or of numbers per vector."""
         texts = cls(dim)
-        file = next((folder / name for name in (_COMPRESSED, _LISTS) if (folder / name).is_file()), None)
+        file = next((folder / name for name in (_COMPRESSED, LISTS) if (folder / name).is_file()), None)
         if file is None:
             vectors = load_array(folder / _VECTORS, (num_texts, dim))
             if vectors.dtype != np.float16:
@@ -82,7 +86,11 @@ class NearestTexts:
             return texts
         faiss = library()
         try:
-            lists = faiss.deserialize_index(_decompressed(file)) if file.name == _COMPRESSED else _read_lists(file)
+            if TextLists.are_in(folder):
+                texts._files = TextLists(folder)
+                lists = texts._files.index
+            else:
+                lists = faiss.deserialize_index(_decompressed(file)) if file.name == _COMPRESSED else _read_lists(file)
         except (RuntimeError, ValueError, OSError, zlib.error) as error:
             reason = str(error).strip().splitlines()[0]
             raise ModelError(f"{file} cannot be read ({reason}); build it again") from None
@@ -95,17 +103,25 @@ class NearestTexts:
         return texts
 
     def write(self, folder: Path) -> None:
-        """Write the lists, compressed unless they are large, where there are any; else ``vectors.npy``."""
+        """Write the lists, compressed or, if they are large, to be mapped; without lists ``vectors.npy``."""
         if self._lists is None:
             np.save(folder / _VECTORS, self._vectors_TD.astype(np.float16))
             return
-        content = library().serialize_index(self._lists)
-        if len(content) <= COMPRESSED_UP_TO:
+        if self._files is not None:
+            self._files.link(folder)
+        elif self._num_bytes > COMPRESSED_UP_TO:
+            write_text_lists(folder, self._lists)
+        else:
+            content = library().serialize_index(self._lists)
             # There is nothing that repeats: short codes for frequent bytes are all that saves.
             packer = zlib.compressobj(1, zlib.DEFLATED, strategy=zlib.Z_HUFFMAN_ONLY)
             (folder / _COMPRESSED).write_bytes(packer.compress(content.data) + packer.flush())
-        else:
-            content.tofile(folder / _LISTS)
+
+    @property
+    def _num_bytes(self) -> int:
+        """About how large the lists are: two codes and an id per text."""
+        lists, ranking = (library().downcast_index(part) for part in (self._lists.base_index, self._lists.refine_index))
+        return len(self) * (int(lists.code_size) + 8 + int(ranking.code_size))
 
     def __len__(self) -> int:
         return len(self._vectors_TD) if self._lists is None else int(self._lists.ntotal)
@@ -180,6 +196,8 @@ class NearestTexts:
             early, self._vectors_TD = self._vectors_TD, np.empty((0, self.dim), dtype=np.float32)
             self._lists = _trained_lists(early, vectors)
             self._lists.add(early)
+        elif self._files is not None:
+            self._lists, self._files = self._files.in_memory(), None
         for start in range(0, len(vectors), ADDED_AT_ONCE):
             self._lists.add(as_array(vectors[start : start + ADDED_AT_ONCE]))
 

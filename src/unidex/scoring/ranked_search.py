@@ -34,12 +34,15 @@ def rank_at_once(scorer: Scorer, ranker: Ranker, queries: Queries, k: int) -> To
     layout, knn, lexical, matched = scorer.layout, scorer.knn, scorer.lexical, queries.matches
     if knn is None or lexical is None or lexical.matches is None or queries.words is None or matched is None:
         return None
+    by_word, of_matches = lexical.labels_by_word, lexical.matches.of_labels
+    if by_word is None or of_matches is None:
+        return None
     names, weights = known_features(layout)
     table, label_rows, trees = scorer.index.all_vectors(), lexical.only_texts, ranker.fitted.tree_scores.arrays
     frequencies_L, (priors_L, highest) = scorer.labels.frequencies, scorer.log_frequencies()
     if table is None or label_rows is None or trees is None or frequencies_L.dtype != np.int64 or layout.has_tree:
         return None
-    matrices = queries.words, knn.positives, lexical.labels_by_word, label_rows.rows_RF
+    matrices = queries.words, knn.positives, by_word, label_rows.rows_RF
     places_NL = matched.places_NL
     if ranker.features != (*names, *MATCHES) or not native.is_plain(*matrices) or places_NL.indices.dtype != np.int32:
         return None
@@ -60,7 +63,7 @@ def rank_at_once(scorer: Scorer, ranker: Ranker, queries: Queries, k: int) -> To
         *(near.scores.max(axis=1, initial=0), *native.arrays_of(queries.words)),
         *(*native.arrays_of(lexical.searched_words(queries.words)), lexical.matches.scores(matched).data),
         *(places_NL.indptr, places_NL.indices, places_NL.data, matched.counts_M, matched.firsts_M, matched.rows_M),
-        *(*lexical.matches.of_labels, *native.arrays_of(knn.positives), *native.arrays_of(lexical.labels_by_word)),
+        *(*of_matches, *native.arrays_of(knn.positives), *native.arrays_of(by_word)),
         *(weights, priors_L, frequencies_L, lexical.idf_of_columns, *native.arrays_of(label_rows.rows_RF)),
         *(label_rows.num_words_R, label_rows.word_norms_R, *trees, rarities, best.ids, best.scores),
         *(counts.index, counts.knn, counts.lexical, counts.matches, len(ranker.features)),

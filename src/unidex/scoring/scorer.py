@@ -102,6 +102,7 @@ class Scorer:
     lexical: LexicalPart | None = None
     pretrained: PretrainedPart | None = None
     _logarithms: tuple[NDArray[np.int64], NDArray[np.float32], int] | None = None
+    _removed: tuple[NDArray[np.bool_], NDArray[np.int64]] | None = None
     _fitted_ranker: tuple[int, int, Ranker] | None = None  # with the fitted one and the layout that it was made of
 
     def ranker(self, mode: Mode = "both") -> Ranker:
@@ -142,7 +143,7 @@ class Scorer:
         """
         if not self._index_ranks(mode):
             ranker = self.ranker(mode)
-            is_any_hidden = allowed is not None or forbidden is not None or self.labels.removed.any()
+            is_any_hidden = allowed is not None or forbidden is not None or bool(len(self._removed_ids()))
             best = None if is_any_hidden else rank_at_once(self, ranker, queries, k)
             if best is None:
                 filters = {"allowed": allowed, "forbidden": forbidden}
@@ -238,7 +239,7 @@ class Scorer:
         """
         if not self.layout.has_tree:
             return self.index.search(self.layout.padded(vectors_NJ), k, forbidden=forbidden)
-        hidden = np.flatnonzero(self.labels.removed)
+        hidden = self._removed_ids()
         if forbidden is not None:
             hidden = np.union1d(hidden, np.asarray(forbidden, dtype=np.int64))
         return search_exact(vectors_NJ, self.index.vectors(np.arange(self.index.num_ids)), k, forbidden=hidden)
@@ -286,7 +287,14 @@ class Scorer:
 
     def _hidden(self, allowed: ArrayLike | None, forbidden: ArrayLike | None) -> NDArray[np.bool_] | None:
         """Which labels are removed or must not be returned; None where all may be."""
-        return hidden_labels(len(self.labels.removed), np.flatnonzero(self.labels.removed), allowed, forbidden)
+        return hidden_labels(len(self.labels.removed), self._removed_ids(), allowed, forbidden)
+
+    def _removed_ids(self) -> NDArray[np.int64]:
+        """The removed labels: the marks of all labels are read once."""
+        removed_L = self.labels.removed
+        if self._removed is None or self._removed[0] is not removed_L:
+            self._removed = removed_L, np.flatnonzero(removed_L)
+        return self._removed[1]
 
     def _knn_found(self, queries: Queries, hidden_L: NDArray[np.bool_] | None) -> KnnFound | None:
         """What the kNN part finds; None where there is none."""
@@ -314,7 +322,7 @@ class Scorer:
     ) -> Candidates:
         of_labels = (self.labels.frequencies, knn, self.lexical, self.pretrained, frozen)
         pairs = Pairs(self.layout, self.index, queries, ids_NK, ids_NK >= 0, *of_labels)
-        at_once = describe_at_once(pairs, features, self.log_frequencies()[0])
+        at_once = describe_at_once(pairs, features, lambda: self.log_frequencies()[0])
         return Candidates(ids_NK, compute_features(pairs, features) if at_once is None else at_once)
 
     def log_frequencies(self) -> tuple[NDArray[np.float32], int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from unidex.errors import ModelError
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 Shape = tuple[int | None, ...]
 Type = type[np.generic] | None
 Mode = Literal["r", "c"] | None
+_MAX_HEADER = 128  # bytes of a saved array before its numbers
 _maps: ContextVar[bool] = ContextVar("maps", default=True)
 
 
@@ -126,6 +129,33 @@ def load_array(
         return read_array(file, shape, dtype, "c" if mapped else None, always=mapped == "always")
     except ValueError as error:
         raise ModelError(f"{file}: {error}; copy the model again, or build it again") from None
+
+
+def map_array(file: Path, shape: Shape, dtype: Type = None) -> NDArray[Any]:
+    """Map an array of a model folder, always; one without numbers cannot be mapped, and is read."""
+    has_numbers = file.is_file() and file.stat().st_size > _MAX_HEADER
+    return load_array(file, shape, dtype, mapped="always" if has_numbers else False)
+
+
+def new_array(file: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """An array of zeros in a new file that ``numpy.load`` reads; what is written to it goes to the file.
+
+    The disk that it needs is taken at once.
+    """
+    if not math.prod(shape):
+        np.save(file, np.empty(shape, dtype=dtype))
+        return np.empty(shape, dtype=dtype)
+    array: NDArray[Any] = np.lib.format.open_memmap(file, mode="w+", dtype=np.dtype(dtype), shape=shape)
+    reserve(file)
+    return array
+
+
+def link_file(source: Path, target: Path) -> None:
+    """The same file under another name, or a copy on another disk; for files that nobody writes to any more."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def read_array(

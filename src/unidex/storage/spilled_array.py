@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -14,6 +15,10 @@ LARGE = 1 << 28  # bytes of an array that stay in memory
 class SpilledArray:
     """Numbers that are appended. The system can put those of a large array out of memory.
 
+    Args:
+        dtype: their type.
+        folder: where the file is; that of temporary files unless given.
+
     >>> numbers = SpilledArray(np.int64)
     >>> numbers.append(np.array([1, 2]))
     >>> numbers.append(np.array([3]))
@@ -21,8 +26,8 @@ class SpilledArray:
     [1, 2, 3]
     """
 
-    def __init__(self, dtype: DTypeLike) -> None:
-        self._dtype = np.dtype(dtype)
+    def __init__(self, dtype: DTypeLike, folder: Path | None = None) -> None:
+        self._dtype, self._folder = np.dtype(dtype), folder
         self._pieces: list[NDArray[Any]] = []
         self._size = 0
         self._file: IO[bytes] | None = None
@@ -32,7 +37,7 @@ class SpilledArray:
         self._pieces.append(np.ascontiguousarray(piece, dtype=self._dtype))
         self._size += self._pieces[-1].nbytes
         if self._file is None and self._size > LARGE:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as the map of it
+            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  # it lives as long as the map of it
         if self._file is not None:
             self._file.writelines(piece.data for piece in self._pieces if len(piece))
             self._pieces.clear()

@@ -21,8 +21,8 @@ from unidex.features.analyser import Analyser
 from unidex.features.compounds import has_compounds
 from unidex.features.languages import ENGLISH, detect
 from unidex.features.word_strings import words_in
-from unidex.scoring.label_matches import LabelMatches
 from unidex.scoring.lexical_columns import NUM_COLUMNS, Reading
+from unidex.scoring.mapped_matches import matches_of
 from unidex.scoring.network_metrics import metric_value, metrics_of
 from unidex.sparse_rows import csr_from_counts
 from unidex.topk import TopK
@@ -96,7 +96,7 @@ def _value(dataset: Dataset, config: Config, changes: dict[str, Any], train: Spl
     rarity_F = np.log((1 + len(texts)) / (1 + np.bincount(columns, minlength=NUM_COLUMNS)))
     rows = csr_from_counts(rarity_F[columns].astype(np.float32), columns, np.diff(starts), NUM_COLUMNS)
     nearest = _nearest(rows[len(train) :], rows[: len(train)])
-    labels = LabelMatches.of(dataset.labels.texts, dataset.labels.concepts, reading)
+    labels = matches_of(dataset.labels.texts, dataset.labels.concepts, reading)
     labels.learn(train, np.arange(len(train)))
     scores = sparse.csr_array(nearest @ train.positives) + labels.scores(labels.find(list(held_out.texts)))
     scores.sort_indices()

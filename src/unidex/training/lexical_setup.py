@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,9 +13,12 @@ from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.lexical_columns import Reading
 
 
-def lexical_part(dataset: Dataset, analyser: Analyser, rows: NDArray[np.int64]) -> LexicalPart:
-    """The words of the labels of a data set, and what these train texts tell of them."""
-    part = LexicalPart.of(dataset.labels.texts, dataset.labels.concepts, Reading(analyser))
+def lexical_part(
+    dataset: Dataset, analyser: Analyser, rows: NDArray[np.int64], folder: Path | None = None
+) -> LexicalPart:
+    """The words of the labels of a data set, and what these train texts tell of them; files are in ``folder``."""
+    labels = dataset.labels
+    part = LexicalPart.of(labels.texts, labels.concepts, Reading(analyser), scratch=folder)
     assert part.matches is not None
     part.matches.learn(dataset.train, rows)
     return part

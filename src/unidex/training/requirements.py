@@ -17,6 +17,7 @@ from unidex.features.feature_counts import MERGE_AT
 from unidex.index.disk_lists import LEARNED_PER_LIST, num_lists
 from unidex.scoring.computed_rows import STREAMED_ABOVE
 from unidex.scoring.label_index import chosen_kind
+from unidex.scoring.mapped_matches import MAPPED_ABOVE
 from unidex.scoring.nearest_texts import EXACT_UP_TO
 from unidex.training.network_state import MAX_COPY
 from unidex.training.run_sizes import Sizes
@@ -33,6 +34,7 @@ RANKER = 80 << 20
 LABEL_MARKS = 1  # byte of a label: the mark that it was removed
 EVALUATED = 20  # bytes of a label's hits at three places, its truth and its weight
 LEXICAL_ENTRIES = 1.1  # words and n-grams per byte of a label text
+LEXICAL_BLOCK = 200 << 20  # a block of words while those of very many labels are put into files
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     training = common | tables | state | step
     lexical = {"words of labels": terms.lexical} if config.predict.rank == "learned" else {}
     knn = {"nearest texts": terms.knn} if terms.has_knn else {}
+    words = {"words of labels": terms.lexical_files} if lexical and terms.maps_words else {}
     disk = {"prepared texts": terms.prepared}
     files = disk | ({"row tables": terms.tables + terms.table_state + terms.row_state} if in_file else {})
     checkpoint = {"checkpoints": terms.checkpoints} if terms.checkpoints else {}
@@ -87,14 +90,17 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     if terms.validates:
         # The ranker is fitted in the memory that a step has left to the allocator.
         fitted = {"training step": max(terms.step, terms.search + RANKER)}
-        found[FIT] = Requirement(training | knn | lexical | fitted, files | checkpoint)
+        found[FIT] = Requirement(training | knn | lexical | fitted, files | checkpoint | words)
+    if terms.maps_words:
+        # They are in files from then on.
+        lexical = {}
     if config.train.decay_epochs:
-        found[FINISH] = Requirement(training | lexical, files | checkpoint)
+        found[FINISH] = Requirement(training | lexical, files | checkpoint | words)
     kind, index_memory, index_disk = terms.index
     model = {"labels": LABEL_MARKS * sizes.num_labels, f"index ({kind})": index_memory}
     built = common | tables | model | knn | lexical
-    # An index on disk becomes a part of the model folder without a copy.
-    index = {"index": index_disk + terms.codes} if kind == "disk" else {}
+    # An index on disk becomes a part of the model folder without a copy, and so do words.
+    index = words | ({"index": index_disk + terms.codes} if kind == "disk" else {})
     folder = {"model folder": terms.model_folder} | ({"index": index_disk} if index_disk else {})
     found[INDEX] = Requirement(built | {"block of rows": SEARCH // 2}, files | checkpoint | index)
     tested = {"predictions": SEARCH // 2, "evaluation": EVALUATED * sizes.num_labels if sizes.num_test else 0}
@@ -257,8 +263,20 @@ class _Terms:
         return vectors + 12 * self.sizes.num_pairs
 
     @property
+    def maps_words(self) -> bool:
+        """Whether the words of labels are in files."""
+        return self.sizes.num_labels > MAPPED_ABOVE
+
+    @property
+    def lexical_files(self) -> int:
+        """Lists of words, words of labels and their places in files."""
+        return round((2 * self.sizes.label_bytes + 24) * self.sizes.num_labels)
+
+    @property
     def lexical(self) -> int:
-        """Columns and weights of the words and n-grams of labels, and half of them by word."""
+        """Columns and weights of the words and n-grams of labels, and half of them by word; or a block of them."""
+        if self.maps_words:
+            return LEXICAL_BLOCK
         return round(1.5 * ENTRY * LEXICAL_ENTRIES * self.sizes.label_bytes * self.sizes.num_labels)
 
     @property
@@ -284,7 +302,8 @@ class _Terms:
         texts = self.sizes.num_texts * min(self.sizes.text_bytes, self.config.predict.snippet_length)
         # Packed: places, frequencies and marks.
         labels = self.sizes.num_labels * (self.sizes.label_bytes + 17)
-        lexical = self.lexical / 3 if self.config.predict.rank == "learned" else 0
+        saved = self.lexical_files if self.maps_words else self.lexical / 3
+        lexical = saved if self.config.predict.rank == "learned" else 0
         knn = self.knn / 2 if self.has_knn else 0
         return round(self._encoder_tables + texts + labels + lexical + knn)
 

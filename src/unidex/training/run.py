@@ -181,7 +181,7 @@ class Run:
         if config.predict.rank == "learned":
             validation, every = self._validation, np.arange(len(self.dataset.train))
             model.scorer.lexical = (
-                lexical_part(self.dataset, self._networks.analyser, every)
+                lexical_part(self.dataset, self._networks.analyser, every, self.folder)
                 if validation is None
                 else with_other_texts(validation.lexical, self.dataset, validation.rows)
             )
@@ -201,7 +201,7 @@ class Run:
             prepared = (self._networks.texts, self._networks.labels)
             try:
                 new = Validation.of(self.dataset, share, self.seed, *prepared, self.processes)
-                new = replace(new, analyser=self._networks.analyser)
+                new = replace(new, analyser=self._networks.analyser, folder=self.folder)
                 self._validation = new = new.with_new_labels() if self.config.predict.rank == "learned" else new
                 logger.info(
                     "Training on %d texts; %d are held out, to decide when to stop and how to rank.",

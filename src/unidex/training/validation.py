@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,7 @@ class Validation:
         forbidden: ids of the labels that are left out.
         processes: all processes of the run.
         analyser: which words the lexical part reads texts as.
+        folder: where it has its files.
     """
 
     dataset: Dataset
@@ -114,6 +116,7 @@ class Validation:
     forbidden: NDArray[np.int64]
     processes: Processes
     analyser: Analyser = PLAIN
+    folder: Path | None = None
 
     @classmethod
     def of(cls, dataset: Dataset, share: float, seed: int, texts: Any, labels: Any, processes: Processes) -> Validation:
@@ -291,7 +294,7 @@ class Validation:
     @cached_property
     def lexical(self) -> LexicalPart:
         """The words of the labels."""
-        return lexical_part(self.dataset, self.analyser, self.rows)
+        return lexical_part(self.dataset, self.analyser, self.rows, self.folder)
 
     def _scorer(self, network: Network, config: Config, weights: Weights) -> Scorer:
         """The scorer that a model with this network has.

@@ -107,7 +107,7 @@ def test_the_lexical_part_reads_as_the_features_do(tmp_path):
     part = LexicalPart.of(LABELS, reading=Reading(analyser))
     part.save(tmp_path / "lexical")
     texts = ["Die Stadtbibliothek", "the library", "library"]
-    for each in (part, LexicalPart.load(tmp_path / "lexical", len(LABELS))):
+    for each in (part, LexicalPart.load(tmp_path / "lexical", LABELS)):
         # Few texts are read word by word, many by array operations.
         assert (each.rows(texts) != each.rows(texts * 9)[:3]).nnz == 0
         assert each.matches.find(texts).places_NL.indices.tolist() == [0, 2, 1, 1]

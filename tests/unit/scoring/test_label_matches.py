@@ -12,14 +12,27 @@ from unidex.data.dataset import Split
 from unidex.data.texts import Texts
 from unidex.errors import ModelError
 from unidex.features.analyser import Analyser
-from unidex.scoring import label_matches
-from unidex.scoring.label_matches import LabelMatches
+from unidex.scoring import mapped_matches, match_files, match_finder, match_rows
 from unidex.scoring.lexical_columns import Reading
+from unidex.scoring.mapped_matches import load_matches, matches_of
 from unidex.scoring.matches import MATCHES
 from unidex.storage.small_numbers import save_numbers
 
 LABELS = ["sea turtles", "mercury (planet)", "mercury", "sea", "", "(only brackets)", "Turtles of the sea", "日本"]
 TEXTS = ["A sea of turtles: SEA!", "mercury", "", "...", "日本 and the only brackets", "sea turtles of the sea " * 9]
+
+
+@pytest.fixture(scope="module", autouse=True, params=["in memory", "in files"])
+def form(request):
+    """Every test is run with the words of labels in memory, and in files as those of very many labels."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "in files":
+            patch.setattr(mapped_matches, "MAPPED_ABOVE", -1)
+            patch.setattr(match_rows, "_TEXTS_AT_ONCE", 2)
+            for name, value in (("_AT_ONCE", 4), ("_ROWS_AT_ONCE", 3)):
+                patch.setattr(match_files, name, value)
+            patch.setattr(mapped_matches, "_ROWS_AT_ONCE", 3)
+        yield request.param
 
 
 def assert_as_naive(labels, naive, texts=TEXTS):
@@ -38,8 +51,8 @@ def some_split(texts, num_labels, seed=0):
 
 
 def test_matches_are_those_of_sets_of_words(monkeypatch):
-    monkeypatch.setattr(label_matches, "_TEXTS_AT_ONCE", 4)
-    labels, naive = LabelMatches.of(LABELS), NaiveMatches(LABELS)
+    monkeypatch.setattr(match_finder, "_TEXTS_AT_ONCE", 4)
+    labels, naive = matches_of(LABELS), NaiveMatches(LABELS)
     assert_as_naive(labels, naive)
     split, drawn = some_split(TEXTS, len(LABELS))
     labels.learn(split, np.array([0, 1, 2, 4, 5]))
@@ -55,11 +68,11 @@ def test_matches_are_those_of_sets_of_words(monkeypatch):
     st.lists(st.text("ab c日", max_size=9), max_size=4),
 )
 def test_matches_of_drawn_texts_are_those_of_sets_of_words(label_texts, texts):
-    assert_as_naive(LabelMatches.of(label_texts), NaiveMatches(label_texts), texts)
+    assert_as_naive(matches_of(label_texts), NaiveMatches(label_texts), texts)
 
 
 def test_labels_that_are_added_and_renamed_match(tmp_path):
-    labels, naive = LabelMatches.of(LABELS[:3]), NaiveMatches(LABELS[:3])
+    labels, naive = matches_of(LABELS[:3]), NaiveMatches(LABELS[:3])
     split, drawn = some_split(TEXTS, 3)
     labels.learn(split, np.arange(len(TEXTS)))
     naive.learn(TEXTS, map(np.flatnonzero, drawn))
@@ -73,7 +86,7 @@ def test_labels_that_are_added_and_renamed_match(tmp_path):
         naive.rename(label, text)
         assert_as_naive(labels, naive)
     labels.save(tmp_path)
-    loaded = LabelMatches.load(tmp_path, 5, Reading())
+    loaded = load_matches(tmp_path, 5, Reading())
     assert_as_naive(loaded, naive)
     loaded.add(["only"])
     naive.add("only")
@@ -81,7 +94,7 @@ def test_labels_that_are_added_and_renamed_match(tmp_path):
 
 
 def test_the_best_matches_come_first_and_hidden_labels_not_at_all():
-    labels = LabelMatches.of(["sea", "turtles", "of"])
+    labels = matches_of(["sea", "turtles", "of"])
     positives = sparse.csr_array(np.array([[0, 1, 0]] * 10, dtype=np.float32))
     labels.learn(Split.of(Texts.of(["sea of turtles"] * 10), positives), np.arange(10))
     found = labels.find(["sea of turtles", "of of sea", "nothing"])
@@ -91,8 +104,8 @@ def test_the_best_matches_come_first_and_hidden_labels_not_at_all():
 
 
 def test_of_many_training_texts_evenly_spread_ones_are_read(monkeypatch):
-    monkeypatch.setattr(label_matches, "MAX_LEARNED", 3)
-    labels = LabelMatches.of(["a", "b"])
+    monkeypatch.setattr(match_finder, "MAX_LEARNED", 3)
+    labels = matches_of(["a", "b"])
     split = Split.of(Texts.of(["a", "a", "b", "a", "b"]), sparse.csr_array(np.ones((5, 2), dtype=np.float32)))
     labels.learn(split, np.arange(5))
     found = labels.features(labels.find(["a b"]), np.array([[0, 1]]))
@@ -100,27 +113,27 @@ def test_of_many_training_texts_evenly_spread_ones_are_read(monkeypatch):
 
 
 def test_stems_and_parts_of_compounds_match():
-    stems = LabelMatches.of(["käsi", "kädet"], reading=Reading(Analyser("stems", "fi")))
+    stems = matches_of(["käsi", "kädet"], reading=Reading(Analyser("stems", "fi")))
     assert stems.find(["kirja kädessä"]).places_NL.indices.tolist() == [1]
     parts = ("bibliothek", "wesen")
-    compounds = LabelMatches.of(
-        ["Bibliothek", "Bibliothekswesen"], reading=Reading(Analyser("words", "de", parts=parts))
-    )
+    compounds = matches_of(["Bibliothek", "Bibliothekswesen"], reading=Reading(Analyser("words", "de", parts=parts)))
     assert compounds.find(["Das Bibliothekswesen"]).places_NL.indices.tolist() == [0, 1]
     assert compounds.find(["Die Bibliothek"]).places_NL.indices.tolist() == [0]
 
 
-def test_damaged_files_are_refused_and_missing_ones_are_of_an_earlier_version(tmp_path):
-    assert LabelMatches.load(tmp_path, 2, Reading()) is None
-    LabelMatches.of(["a b", "c"]).save(tmp_path)
+def test_damaged_files_are_refused_and_missing_ones_are_of_an_earlier_version(form, tmp_path):
+    assert load_matches(tmp_path, 2, Reading()) is None
+    if form == "in files":
+        pytest.skip("files of the other form")
+    matches_of(["a b", "c"]).save(tmp_path)
     save_numbers(tmp_path / "match_labels", np.array([0, 7]))
     with pytest.raises(ModelError, match="must be those of 2 labels"):
-        LabelMatches.load(tmp_path, 2, Reading())
+        load_matches(tmp_path, 2, Reading())
     save_numbers(tmp_path / "match_labels", np.array([0, 1]))
     save_numbers(tmp_path / "match_places", np.array([0, 1, 3]))
     with pytest.raises(ModelError, match="places must be those of 3 words"):
-        LabelMatches.load(tmp_path, 2, Reading())
+        load_matches(tmp_path, 2, Reading())
     save_numbers(tmp_path / "match_places", np.array([0, 1, 2]))
     save_numbers(tmp_path / "match_texts", np.zeros((2, 3), dtype=np.int64))
     with pytest.raises(ModelError, match="match_texts"):
-        LabelMatches.load(tmp_path, 2, Reading())
+        load_matches(tmp_path, 2, Reading())
