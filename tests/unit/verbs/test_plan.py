@@ -55,12 +55,12 @@ def test_words_of_very_many_labels_are_in_files():
         requirements(config, Sizes(10**6, 1000, labels, 10**6, 50.0, 30.0, 500_000, 80.0, 40.0, is_mapped=True), base=0)
         for labels in (200_000, 2_000_000)
     )
-    assert few[FIT].memory["words of labels"] == round(1.5 * 8 * 1.1 * 40 * 200_000)
+    assert few[FIT].memory["words of labels"] == round(1.5 * 8 * 1.1 * 30 * 200_000)
     assert "words of labels" not in few[FIT].disk
     assert "words of labels" in few[TEST].memory
     assert many[FIT].memory["words of labels"] == 200 << 20
     assert "words of labels" not in many[TEST].memory
-    assert many[FIT].disk["words of labels"] == 2_000_000 * (2 * 40 + 24)
+    assert many[FIT].disk["words of labels"] == 2_000_000 * (2 * 30 + 24)
 
 
 def test_an_index_on_disk_is_there_once_and_a_short_run_has_no_checkpoint():
