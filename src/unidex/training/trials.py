@@ -33,7 +33,7 @@ PLAIN = "plain"
 TRIALS = {
     "gandalf": "label texts as training points (Gandalf)",
     "hard": "mined hard negatives",
-    "bce": "binary cross-entropy in small batches",
+    "bce": "small batches and binary cross-entropy",
 }
 
 Changes = dict[str, dict[str, Any]]

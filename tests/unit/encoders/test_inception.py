@@ -292,7 +292,7 @@ def test_every_head_moves_every_layer(heads):
 def test_words_and_layers_have_learning_rates_of_their_own():
     _, config, network = setting("train.lr_encoder=0.5", "train.lr_heads=0.25", "train.lr_classifier=0.125")
     optimisers = Optimisers(network, config, 10)
-    assert {group["lr"] for group in optimisers.dense.param_groups} == {0.25}
+    assert {group.lr for group in optimisers.dense._groups} == {0.25}
     assert optimisers._table_rates["features"] == 0.5
 
 
