@@ -113,14 +113,17 @@ class _Bars:
             if number is not None and now - shown > _DRAW_SECONDS:
                 shown = now
                 rest = f"{_amount(done, total, unit)}  {_time_left(now - started, done, total)}  {last_note}".rstrip()
-                self.display.update(number, completed=done, rest=_fit(rest, what, self.display.console.width))
+                rest = _fit(rest, what, self.display.console.width)
+                self.display.update(number, completed=done, rest=rest, refresh=True)
 
         try:
             yield advance
         finally:
             if number is not None:
                 self.display.remove_task(number)
-                if not self.display.tasks:
+                if self.display.tasks:
+                    self.display.refresh()
+                else:
                     self.display.stop()
                     self.display = None
 
@@ -166,6 +169,8 @@ def _display() -> Any:
         TextColumn("{task.fields[rest]}", markup=False),
         console=Console(stderr=True),
         transient=True,
+        # Drawn by whoever advances a task: a thread that draws on its own may show a bar older than the last one.
+        auto_refresh=False,
     )
 
 
