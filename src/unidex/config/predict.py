@@ -58,6 +58,11 @@ class Predict(Section):
         "vectors of wordllama if that package is installed and there are 2,000 to 20,000 train texts; empty for none. "
         "A text then costs one pass of it, and the model needs it to predict",
     )
+    linear: bool = Field(
+        False,
+        description="a linear classifier per label over the features of texts, whose scores the learned ranker reads "
+        "if that pays on the validation split; for bag encoders and up to 100,000 train texts",
+    )
     index: Literal["auto", "disk", "exact", "hnsw", "pq"] = Field(
         "auto",
         description="kind of search index; 'auto' is 'exact'; above 2 GiB of label vectors, 'auto' and 'pq' are 'disk'",

@@ -1,8 +1,9 @@
 """The model folder: written whole or not at all, and checked before it is read.
 
 ``config.toml``, ``encoder.safetensors``, ``encoder/``, ``labels.jsonl`` or ``labels/``, ``index/`` (classifiers too),
-``neighbours/`` (the kNN part), ``lexical/``, ``pretrained/``, ``calibration.json``, ``ranker.json``, ``metrics.json``,
-``train.jsonl``, ``train_texts.numbers``, ``MODEL_CARD.md`` and ``manifest.json`` with a hash of every file.
+``neighbours/`` (the kNN part), ``lexical/``, ``pretrained/``, ``linear/``, ``calibration.json``, ``ranker.json``,
+``metrics.json``, ``train.jsonl``, ``train_texts.numbers``, ``MODEL_CARD.md`` and ``manifest.json``, which has a
+hash of every file.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from unidex.scoring.fitted_ranker import read_ranker
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.linear_part import LinearPart
 from unidex.scoring.pretrained import PretrainedPart
 from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
@@ -62,6 +64,7 @@ _PARTS = (
     "neighbours",
     "lexical",
     "pretrained",
+    "linear",
     "calibration.json",
     "ranker.json",
     "fusing.json",  # a decision tree, in formats before 3
@@ -144,7 +147,8 @@ def _read(
     labels = read_labels(folder)
     index = indexes.load(folder / "index")
     network = _read_network(folder, config, index, device)
-    knn_folder, lexical_folder, frozen_folder = (folder / name for name in ("neighbours", "lexical", "pretrained"))
+    parts = ("neighbours", "lexical", "pretrained", "linear")
+    knn_folder, lexical_folder, frozen_folder, linear_folder = (folder / name for name in parts)
     scorer = Scorer(
         Layout.of(network, Weights.of(config.predict), config.predict.precision),
         index,
@@ -154,6 +158,7 @@ def _read(
         None if calibration is None else Calibration.from_dict(calibration),
         LexicalPart.load(lexical_folder, labels.texts) if lexical_folder.is_dir() else None,
         PretrainedPart.load(frozen_folder, len(labels)) if frozen_folder.is_dir() else None,
+        LinearPart.load(linear_folder, network.encoder.features.num_features) if linear_folder.is_dir() else None,
     )
     texts_file = folder / _TRAIN_TEXTS
     train_texts = TextHashes.load(texts_file) if has_numbers(texts_file) else None
@@ -203,6 +208,8 @@ def write_parts(folder: Path, model: Model) -> None:
         scorer.lexical.save(folder / "lexical")
     if scorer.pretrained is not None:
         scorer.pretrained.save(folder / "pretrained")
+    if scorer.linear is not None:
+        scorer.linear.save(folder / "linear")
     if scorer.fitted is not None:
         (folder / "ranker.json").write_text(json.dumps(scorer.fitted.as_dict()) + "\n", encoding="utf-8")
     (folder / "metrics.json").write_text(json.dumps(model.metrics, indent=2) + "\n", encoding="utf-8")

@@ -176,9 +176,12 @@ class Model(ModelMethods, ModelChanges):
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """The vectors of texts by each head, as arrays."""
+        return self.vectoriser.text_vectors(self._prepared(texts)).arrays()
+
+    def _prepared(self, texts: Sequence[str]) -> Any:
         if isinstance(texts, str):
             raise DataError("texts must be a list of texts, but is one text; write [text]")
-        return self.vectoriser.text_vectors(self.encoder.prepare(texts)).arrays()
+        return self.encoder.prepare(texts)
 
     def vector_blocks(self, texts: Sequence[str], what: str = "encoding") -> Iterator[Vectors]:
         """The vectors of many texts, block by block."""
@@ -196,7 +199,8 @@ class Model(ModelMethods, ModelChanges):
 
     def queries(self, texts: Sequence[str], mode: Mode = "both") -> Queries:
         """Texts as the scorer reads them."""
-        return self.scorer.queries(self.vectors(texts), texts, mode)
+        prepared = self._prepared(texts)
+        return self.scorer.queries(self.vectoriser.text_vectors(prepared).arrays(), texts, mode, prepared)
 
     def topk(
         self,

@@ -230,4 +230,14 @@ typedef struct {
 } Search;
 int64_t search_labels(Search search, int64_t k, int64_t *best_ids, float *best_scores);
 
+/* classifiers.c */
+typedef struct {
+    float cost;      /* of an example on the wrong side */
+    float tolerance; /* a pass whose largest slope is below it is the last one */
+    float least;     /* smaller weights are left out */
+    int64_t passes;
+} Descent;
+int64_t fit_classifiers(Csr texts, Csr examples, int64_t features, Descent descent, float **values, int32_t **columns,
+                        int32_t *starts, float *biases);
+
 #endif

@@ -21,17 +21,19 @@ class Queries:
         words: the rows of the lexical part; None where the model has none.
         matches: the labels of which the text has every word; None where no ranker asks for them.
         pretrained: vectors by a frozen encoder; None where the model has none.
+        rows: the features of the encoder; None where no linear part reads them.
     """
 
     vectors: NDArray[np.float32]
     words: sparse.csr_array | None = None
     pretrained: NDArray[np.float32] | None = None
     matches: Matches | None = None
+    rows: sparse.csr_array | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def __getitem__(self, texts: Any) -> Queries:
-        found = (self.words, self.pretrained, self.matches)
+        found = (self.words, self.pretrained, self.matches, self.rows)
         parts: list[Any] = [None if part is None else part[texts] for part in found]
         return Queries(self.vectors[texts], *parts)

@@ -22,6 +22,7 @@ from scipy import sparse
 from unidex.index import Index
 from unidex.scoring.layout import Head, Layout
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.linear_part import LinearPart
 from unidex.scoring.pretrained import PretrainedPart
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import WeightedSum, sum_parts
@@ -62,6 +63,7 @@ class Pairs:
         lexical: the lexical part; None where there is none.
         pretrained: the pretrained part; None where there is none.
         pretrained_knn: its kNN scores of labels, N x L; None where it is not used.
+        linear: the linear part; None where there is none.
     """
 
     layout: Layout
@@ -74,6 +76,7 @@ class Pairs:
     lexical: LexicalPart | None
     pretrained: PretrainedPart | None = None
     pretrained_knn: sparse.csr_array | None = None
+    linear: LinearPart | None = None
     _computed: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def feature(self, name: str) -> NDArray[Any]:
@@ -294,6 +297,14 @@ def pretrained_knn(pairs: Pairs) -> NDArray[np.float32]:
 
 
 @ranking_feature
+def linear(pairs: Pairs) -> NDArray[np.float32]:
+    """The score of the label's linear classifier."""
+    assert pairs.linear is not None
+    assert pairs.queries.rows is not None
+    return pairs.linear.scores(pairs.queries.rows, pairs.ids_NK)
+
+
+@ranking_feature
 def label_length(pairs: Pairs) -> NDArray[np.float32]:
     """The number of words and n-grams of the label."""
     assert pairs.lexical is not None
@@ -326,6 +337,7 @@ def compute_features(pairs: Pairs, names: Sequence[str]) -> dict[str, NDArray[An
             pairs.lexical,
             pairs.pretrained,
             pairs.pretrained_knn if is_all or pairs.pretrained_knn is None else pairs.pretrained_knn[texts],
+            pairs.linear,
         )
         block.compare(names)
         blocks.append({name: block.feature(name) for name in names})

@@ -27,6 +27,7 @@ from unidex.scoring.knn import KnnPart
 from unidex.scoring.knn_join import join_scores
 from unidex.scoring.layout import Head, Layout, Mode
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.linear_part import LinearPart
 from unidex.scoring.matches import MATCHES
 from unidex.scoring.pretrained import PRETRAINED, PretrainedPart
 from unidex.scoring.queries import Queries
@@ -91,6 +92,7 @@ class Scorer:
         calibration: from scores to probabilities; None where none was fitted.
         lexical: words of the labels; None where no ranker reads them.
         pretrained: vectors by a frozen encoder; None where no ranker reads them.
+        linear: linear classifiers of the labels; None where no ranker reads them.
     """
 
     layout: Layout
@@ -101,6 +103,7 @@ class Scorer:
     calibration: Calibration | None = None
     lexical: LexicalPart | None = None
     pretrained: PretrainedPart | None = None
+    linear: LinearPart | None = None
     _logarithms: tuple[NDArray[np.int64], NDArray[np.float32], int] | None = None
     _removed: tuple[NDArray[np.bool_], NDArray[np.int64]] | None = None
     _fitted_ranker: tuple[int, int, Ranker] | None = None  # with the fitted one and the layout that it was made of
@@ -113,15 +116,18 @@ class Scorer:
             return self._fitted_ranker[2]
         return WeightedSum.of(self.layout, self.layout.weights, mode)
 
-    def queries(self, vectors: Vectors, texts: Sequence[str], mode: Mode = "both") -> Queries:
-        """The queries of texts with these vectors."""
+    def queries(
+        self, vectors: Vectors, texts: Sequence[str], mode: Mode = "both", prepared: sparse.csr_array | None = None
+    ) -> Queries:
+        """The queries of texts with these vectors; a linear part reads their prepared form."""
         words = matches = None
         if self.lexical is not None and mode == "both":
             words = self.lexical.rows(texts)
             if self.lexical.matches is not None and (self.fitted is None or MATCHES[0] in self.ranker().features):
                 matches = self.lexical.matches.find(texts)
         frozen = self.pretrained.encode(texts) if self.pretrained is not None and mode == "both" else None
-        return Queries(as_array(self.layout.queries(vectors, mode)), words, frozen, matches)
+        rows = prepared if self.linear is not None and mode == "both" else None
+        return Queries(as_array(self.layout.queries(vectors, mode)), words, frozen, matches, rows)
 
     def search(
         self,
@@ -320,7 +326,7 @@ class Scorer:
         knn: KnnFound | None,
         frozen: sparse.csr_array | None,
     ) -> Candidates:
-        of_labels = (self.labels.frequencies, knn, self.lexical, self.pretrained, frozen)
+        of_labels = (self.labels.frequencies, knn, self.lexical, self.pretrained, frozen, self.linear)
         pairs = Pairs(self.layout, self.index, queries, ids_NK, ids_NK >= 0, *of_labels)
         at_once = describe_at_once(pairs, features, lambda: self.log_frequencies()[0])
         return Candidates(ids_NK, compute_features(pairs, features) if at_once is None else at_once)

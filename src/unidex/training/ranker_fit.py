@@ -65,7 +65,8 @@ def fit_ranker(
         found_few = (len(linear.weights), len(answered), MIN_TREES)
         logger.info("The ranker has weights of %d features: %d held-out texts are few (trees need %d).", *found_few)
     else:
-        names, counts = feature_names(scorer.layout, pretrained=has_frozen), BoostedTreesRanker.counts
+        names = feature_names(scorer.layout, pretrained=has_frozen, linear=scorer.linear is not None)
+        counts = BoostedTreesRanker.counts
     fitted_to = held_out.take(rows_N)
     # Labels that only these texts have show the ranker what it may expect of labels without training texts.
     candidates = scorer.candidates(queries_of(rows_N), counts, names)

@@ -26,6 +26,7 @@ from unidex.nn.encoder_protocol import HasRecentVectors
 from unidex.nn.network import Network
 from unidex.scoring.decision_tree import check_installed
 from unidex.scoring.layout import Layout, Weights
+from unidex.scoring.linear_part import LINEAR
 from unidex.scoring.linear_ranker import LinearWeights
 from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import Rarity
@@ -36,6 +37,7 @@ from unidex.training.data_description import describe_data
 from unidex.training.fitted_parts import FittedParts, read_fitted, write_fitted
 from unidex.training.held_out import NothingHeldOutError
 from unidex.training.lexical_setup import lexical_part, with_other_texts
+from unidex.training.linear_fit import fit_linear
 from unidex.training.loop import Trainer
 from unidex.training.phases import DECAY, SIMULATED_DECAY, changed, decay_recipe, with_metric
 from unidex.training.pretrained_vectors import PretrainedVectors
@@ -138,9 +140,10 @@ class Run:
         if ranker is None:
             config = changed(config, {"predict": {"rank": "sum"}})
         layout = Layout.of(network, Weights.of(config.predict))
-        reads_frozen = ranker is not None and bool(set(PRETRAINED) & set(ranker.ranker(layout).features))
+        read = set() if ranker is None else set(ranker.ranker(layout).features)
+        reads_frozen = bool(set(PRETRAINED) & read)
         source = self._frozen.source if reads_frozen and self._frozen is not None else ""
-        config = changed(config, {"predict": {"pretrained": source}})
+        config = changed(config, {"predict": {"pretrained": source, "linear": bool(set(LINEAR) & read)}})
         if calibration is not None:
             metrics["calibration"] = calibration.summary()
         has_parts = network.parts is not None
@@ -177,6 +180,8 @@ class Run:
         model.scorer.calibration, model.scorer.fitted = calibration, ranker
         if self._frozen is not None and config.predict.pretrained:
             model.scorer.pretrained = self._frozen.part(config.predict)
+        if config.predict.linear:
+            model.scorer.linear = fit_linear(model.scorer, model.vectoriser.text_vectors, *train, self.seed)
         model.train_texts = TextHashes.of(self.dataset.train.texts)
         if config.predict.rank == "learned":
             validation, every = self._validation, np.arange(len(self.dataset.train))
@@ -292,7 +297,7 @@ class Run:
         # Tables that live in a file are larger than memory: there is no second place for them.
         few = len(self.dataset.train) <= train.simulate_decay_up_to
         if train.decay_epochs == 0 or not few or train.table_storage == "file":
-            return self._validation.fit(best.trainer.network, best.config, weights, self._frozen)
+            return self._validation.fit(best.trainer.network, best.config, weights, self._frozen, self.seed)
         file = None if self.folder is None else self.folder / f"{SIMULATED_DECAY}.json"
         if resume and file is not None and file.exists():
             return read_fitted(file)
@@ -302,7 +307,7 @@ class Run:
         )
         before = best.trainer.end_state()
         network, _ = self._decay(best, resume=resume, rows=self._validation.rows, phase=SIMULATED_DECAY)
-        fitted = self._validation.fit(network, best.config, weights, self._frozen)
+        fitted = self._validation.fit(network, best.config, weights, self._frozen, self.seed)
         best.trainer.restore(before)
         if file is not None and self.processes.is_first:
             write_fitted(file, fitted)

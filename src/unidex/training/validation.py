@@ -38,6 +38,7 @@ from unidex.topk import TopK
 from unidex.training.chosen_rows import chosen
 from unidex.training.held_out import NothingHeldOutError, held_out_rows, held_out_share
 from unidex.training.lexical_setup import lexical_part
+from unidex.training.linear_fit import can_fit, fit_linear
 from unidex.training.pretrained_vectors import PretrainedVectors
 from unidex.training.ranker_fit import MIN_TREES, fit_ranker
 
@@ -49,8 +50,8 @@ CHOICE_TEXTS, EPOCH_TEXTS = 3000, 800
 _CANDIDATES = 64
 # With fewer answered texts, others decide too.
 _MIN_ANSWERED = 10
-# The vectors of a frozen encoder cost a pass per text in prediction: they must raise the metric by this share.
-_PRETRAINED_GAIN = 0.005
+# What a further part must raise the metric by, as a share: the vectors of a frozen encoder cost a pass per text.
+_PRETRAINED_GAIN, _LINEAR_GAIN = 0.005, 0.002
 
 
 @dataclass(frozen=True)
@@ -212,12 +213,13 @@ class Validation:
         )
 
     def fit(
-        self, network: Network, config: Config, weights: Weights, frozen: PretrainedVectors | None = None
+        self, network: Network, config: Config, weights: Weights, frozen: PretrainedVectors | None = None, seed: int = 0
     ) -> tuple[FittedRanker | None, Calibration | None]:
         """The ranker of the recipe and the probabilities of its scores, fitted to a network's predictions.
 
         The ranker is None where the parts are summed. Probabilities are None where texts are too few. With ``frozen``
-        a second ranker reads its vectors too, and stays if it ranks the held-out texts better.
+        a second ranker reads its vectors too, and stays if it ranks the held-out texts better; so does one that reads
+        linear classifiers, where the recipe has them.
         """
         if config.predict.rank == "sum":
             places = places_needed(self.split, CALIBRATED_PLACES)
@@ -227,29 +229,36 @@ class Validation:
         ranker, found = self._fitted_ranker(scorer, network, config)
         if frozen is not None:
             scorer.pretrained = frozen.part(config.predict, self.rows)
-            second, also_found = self._fitted_ranker(scorer, network, config)
-            without, with_it = (
-                metric_value(metrics_of(some, self.dataset, self.split), config.train.metric)
-                for some in (found, also_found)
-            )
-            pays = with_it > (1 + _PRETRAINED_GAIN) * without
-            logger.info(
-                "The ranker reads %s vectors of %s: held-out texts score %.2f with them, %.2f without.",
-                "the" if pays else "no",
-                frozen.source,
-                with_it,
-                without,
-            )
-            ranker, found = (second, also_found) if pays else (ranker, found)
+            second = self._fitted_ranker(scorer, network, config)
+            if self._pays(second[1], found, config, _PRETRAINED_GAIN, f"vectors of {frozen.source}"):
+                ranker, found = second
+            else:
+                scorer.pretrained = None
+        if config.predict.linear and len(self.answered) >= MIN_TREES and can_fit(self.train_texts):
+            rows, positives = self.train_texts[self.rows], self.dataset.train.positives[self.rows]
+            scorer.linear = fit_linear(scorer, network.text_vectors, rows, positives, seed)
+            second = self._fitted_ranker(scorer, network, config)
+            if self._pays(second[1], found, config, _LINEAR_GAIN, "linear classifiers of labels"):
+                ranker, found = second
         return ranker, self._calibration(network, found)
+
+    def _pays(self, found: TopK, without: TopK, config: Config, gain: float, what: str) -> bool:
+        """Whether predictions with a further part are better by this share."""
+        values = [
+            metric_value(metrics_of(some, self.dataset, self.split), config.train.metric) for some in (found, without)
+        ]
+        pays = values[0] > (1 + gain) * values[1]
+        said = (what, "" if pays else "not ", *values)
+        logger.info("A ranker that reads %s is %skept: held-out texts score %.2f with them, %.2f without.", *said)
+        return pays
 
     def _fitted_ranker(self, scorer: Scorer, network: Network, config: Config) -> tuple[FittedRanker, TopK]:
         """A ranker of all parts of a scorer, and its predictions for the texts of the split."""
 
         def queries_of(rows: NDArray[np.int64]) -> Queries:
-            return scorer.queries(
-                network.text_vectors(self.held_out_texts[rows], self.processes), self.held_out.take(rows).texts
-            )
+            prepared = self.held_out_texts[rows]
+            vectors = network.text_vectors(prepared, self.processes)
+            return scorer.queries(vectors, self.held_out.take(rows).texts, prepared=prepared)
 
         return fit_ranker(
             scorer,

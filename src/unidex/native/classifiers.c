@@ -1,0 +1,115 @@
+/* Linear classifiers of labels, by coordinate descent on the dual of the squared hinge (unidex.training.linear_fit). */
+#include "kernels.h"
+
+#include <math.h>
+
+/* The inner product of a row with weights, in four sums: a processor adds them side by side. */
+static float product(Csr texts, int32_t text, const float *weights) {
+    float sums[4] = {0, 0, 0, 0};
+    int32_t at = texts.starts[text], end = texts.starts[text + 1];
+    for (; at + 4 <= end; at += 4)
+        for (int lane = 0; lane < 4; lane++) sums[lane] += weights[texts.columns[at + lane]] * texts.values[at + lane];
+    for (; at < end; at++) sums[0] += weights[texts.columns[at]] * texts.values[at];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+static void shuffle(int32_t *order, int64_t count, uint64_t *state) {
+    for (int64_t last = count - 1; last > 0; last--) {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        int64_t other = (int64_t)(*state % (uint64_t)(last + 1));
+        int32_t kept = order[last];
+        order[last] = order[other];
+        order[other] = kept;
+    }
+}
+
+/* Fit one label to its examples, whose values are 1 or -1. The weights, all 0 before, have the bias behind them. */
+static void fit_one(Csr texts, Csr examples, int64_t label, int64_t features, Descent descent, uint64_t state,
+                    float *weights, float *alphas, int32_t *order) {
+    int32_t first = examples.starts[label];
+    int64_t count = examples.starts[label + 1] - first;
+    const float ridge = 0.5f / descent.cost;
+    for (int64_t at = 0; at < count; at++) {
+        alphas[at] = 0;
+        order[at] = (int32_t)at;
+    }
+    for (int64_t pass = 0; pass < descent.passes; pass++) {
+        float largest = 0;
+        shuffle(order, count, &state);
+        for (int64_t place = 0; place < count; place++) {
+            int32_t at = order[place], text = examples.columns[first + at];
+            float side = examples.values[first + at], alpha = alphas[at];
+            float slope = side * (product(texts, text, weights) + weights[features]) - 1 + ridge * alpha;
+            if (alpha == 0 && slope >= 0) continue;
+            if (fabsf(slope) > largest) largest = fabsf(slope);
+            /* A row has the length 1, and 1 more for the bias; an empty one has the bias alone. */
+            float size = texts.starts[text] == texts.starts[text + 1] ? 1 : 2;
+            float next = alpha - slope / (size + ridge);
+            if (next < 0) next = 0;
+            float step = (next - alpha) * side;
+            alphas[at] = next;
+            if (step == 0) continue;
+            weights[features] += step;
+            for (int32_t entry = texts.starts[text]; entry < texts.starts[text + 1]; entry++)
+                weights[texts.columns[entry]] += step * texts.values[entry];
+        }
+        if (largest < descent.tolerance) break;
+    }
+}
+
+/* Classifiers of all labels: the weights that are not below the least one, label after label, where each label starts,
+   and the biases. The number of weights, WRONG or NO_MEMORY. */
+int64_t fit_classifiers(Csr texts, Csr examples, int64_t features, Descent descent, float **values, int32_t **columns,
+                        int32_t *starts, float *biases) {
+    int64_t kept = 0, room = 1 << 16, longest = 0;
+    if (!is_whole(texts) || !is_whole(examples)) return WRONG;
+    for (int64_t at = 0; at < texts.entries; at++)
+        if (texts.columns[at] < 0 || texts.columns[at] >= features) return WRONG;
+    for (int64_t at = 0; at < examples.entries; at++)
+        if (examples.columns[at] < 0 || examples.columns[at] >= texts.rows) return WRONG;
+    for (int64_t label = 0; label < examples.rows; label++)
+        if (examples.starts[label + 1] - examples.starts[label] > longest)
+            longest = examples.starts[label + 1] - examples.starts[label];
+    float *weights = calloc((size_t)features + 1, sizeof *weights), *alphas = malloc((size_t)(longest + 1) * sizeof *alphas);
+    int32_t *order = malloc((size_t)(longest + 1) * sizeof *order);
+    *values = malloc((size_t)room * sizeof **values);
+    *columns = malloc((size_t)room * sizeof **columns);
+    int is_done = weights && alphas && order && *values && *columns;
+    starts[0] = 0;
+    for (int64_t label = 0; is_done && label < examples.rows; label++) {
+        int32_t first = examples.starts[label];
+        uint64_t state = 0x9E3779B97F4A7C15u * (uint64_t)(label + 1);
+        fit_one(texts, examples, label, features, descent, state, weights, alphas, order);
+        biases[label] = weights[features];
+        weights[features] = 0;
+        for (int32_t at = first; is_done && at < examples.starts[label + 1]; at++) {
+            int32_t text = examples.columns[at];
+            for (int32_t entry = texts.starts[text]; entry < texts.starts[text + 1]; entry++) {
+                int32_t column = texts.columns[entry];
+                float weight = weights[column];
+                weights[column] = 0;
+                if (weight == 0 || fabsf(weight) < descent.least) continue;
+                if (kept == room) {
+                    float *more_values = realloc(*values, (size_t)(room * 2) * sizeof *more_values);
+                    if (more_values) *values = more_values;
+                    int32_t *more_columns = realloc(*columns, (size_t)(room * 2) * sizeof *more_columns);
+                    if (more_columns) *columns = more_columns;
+                    room *= 2;
+                    if (!more_values || !more_columns || room > INT32_MAX) {
+                        is_done = 0;
+                        break;
+                    }
+                }
+                (*values)[kept] = weight;
+                (*columns)[kept++] = column;
+            }
+        }
+        starts[label + 1] = (int32_t)kept;
+    }
+    free(weights);
+    free(alphas);
+    free(order);
+    return is_done ? kept : NO_MEMORY;
+}

@@ -1,0 +1,141 @@
+"""The fit of the linear part: one classifier per label, to its texts and to texts that are easily taken for them.
+
+For a label with examples x_i of length 1, y_i = 1 for its own texts and -1 for others, and a bias as the weight of a
+feature that is 1 in every text:
+
+    min_w  1/2 |w|^2 + C sum_i max(0, 1 - y_i <w, x_i>)^2
+
+by coordinate descent on the dual (Hsieh et al., "A dual coordinate descent method for large-scale linear SVM", ICML
+2008), in compiled code. Negatives are texts for which the network ranks the label high, and texts drawn at random: with
+the former alone a classifier does not know what is far from its label.
+
+Shapes: N texts, K places, L labels, F features, E examples.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from unidex import native
+from unidex.scoring.linear_part import NO_CLASSIFIER, LinearPart, unit_length
+from unidex.scoring.scorer import Scorer
+from unidex.sparse_rows import row_of_entries
+
+logger = logging.getLogger(__name__)
+
+# More texts take too long, and larger sets have more texts per label for the heads to learn from.
+MAX_TEXTS = 100_000
+_COST, _TOLERANCE, _LEAST_WEIGHT, _PASSES = 0.5, 0.05, 0.1, 5
+# Negatives: places of a label among the best of a text, fewer where texts are long; and random texts.
+_PLACES, _MIN_PLACES, _MAX_ENTRIES = 100, 20, 200_000_000
+_RANDOM_PER_TEXT, _MAX_RANDOM = 20, 1000
+# The best labels of so many pairs of a text and a label are worked out; of more, those of some texts.
+_MAX_SEARCHED = 300_000_000
+_LABELS_AT_ONCE, _BLOCKS_AT_ONCE, _TEXTS_AT_ONCE = 256, 16, 1024
+_LINEAR = 5  # part of a seed: batching has 0 to 2, clusters of a surrogate 3, the label tree 4
+
+
+def can_fit(texts: Any) -> bool:
+    """Whether these prepared texts can have a linear part: sparse rows, not too many, and compiled code is there."""
+    return native.kernels is not None and isinstance(texts, sparse.csr_array) and texts.shape[0] <= MAX_TEXTS
+
+
+def fit_linear(
+    scorer: Scorer,
+    encode: Callable[[sparse.csr_array], Any],
+    texts_NF: sparse.csr_array,
+    positives_NL: sparse.csr_array,
+    seed: int,
+) -> LinearPart:
+    """The classifiers of all labels.
+
+    Args:
+        scorer: of the network, which finds hard negatives.
+        encode: from prepared texts to their vectors.
+        texts_NF: prepared train texts.
+        positives_NL: their labels.
+        seed: of the negatives that are drawn.
+    """
+    num_texts, num_features = texts_NF.shape
+    num_labels = positives_NL.shape[1]
+    rng = np.random.default_rng([seed, _LINEAR])
+    entries = max(1, texts_NF.nnz)
+    places = min(_PLACES, max(_MIN_PLACES, _MAX_ENTRIES // entries))
+    searched = np.arange(num_texts)
+    if num_texts * num_labels > _MAX_SEARCHED:
+        searched = np.sort(rng.permutation(num_texts)[: max(1, _MAX_SEARCHED // num_labels)])
+    hard_LN = _hard_texts(scorer, encode, texts_NF, searched, places)
+    rows_NF = unit_length(texts_NF)
+    own_LN = sparse.csr_array(positives_NL.T)
+    descent = np.array([_COST, _TOLERANCE, _LEAST_WEIGHT], dtype=np.float32)
+
+    def fit(examples_LN: sparse.csr_array) -> tuple[sparse.csr_array, NDArray[np.float32]]:
+        biases = np.empty(examples_LN.shape[0], dtype=np.float32)
+        arrays = (*native.arrays_of(rows_NF), *native.arrays_of(examples_LN))
+        found = native.kernels.fit_classifiers(*arrays, descent, biases, num_features, _PASSES)
+        values, columns, starts = map(np.frombuffer, found, (np.float32, np.int32, np.int32))
+        return sparse.csr_array((values, columns, starts), shape=(len(biases), num_features)), biases
+
+    blocks: list[tuple[sparse.csr_array, NDArray[np.float32]]] = []
+    left = _examples(own_LN, hard_LN, rng)
+    # The number of threads changes no number: each block of labels is fitted alone.
+    with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+        while some := list(islice(left, _BLOCKS_AT_ONCE)):
+            blocks += threads.map(fit, some)
+    weights_LF = sparse.csr_array(sparse.vstack([weights for weights, _ in blocks], format="csr"))
+    biases_L = np.concatenate([biases for _, biases in blocks])
+    biases_L[np.diff(own_LN.indptr) == 0] = NO_CLASSIFIER
+    return LinearPart(sparse.csr_array(weights_LF.T.tocsr()), biases_L)
+
+
+def _hard_texts(
+    scorer: Scorer, encode: Callable[[Any], Any], texts_NF: sparse.csr_array, rows: NDArray[np.int64], places: int
+) -> sparse.csr_array:
+    """Of each label the texts, among these rows, that have it among their best; L x N."""
+    found = []
+    for start in range(0, len(rows), _TEXTS_AT_ONCE):
+        queries = scorer.queries(encode(texts_NF[rows[start : start + _TEXTS_AT_ONCE]]), [], "both")
+        found.append(scorer.index.search(queries.vectors, places).ids)
+    ids_NK = np.concatenate(found) if found else np.empty((0, places), dtype=np.int64)
+    is_there = ids_NK >= 0
+    texts = np.broadcast_to(rows[:, None], ids_NK.shape)[is_there]
+    shape = (len(scorer.labels.frequencies), texts_NF.shape[0])
+    return sparse.csr_array((np.ones(len(texts), dtype=np.float32), (ids_NK[is_there], texts)), shape=shape)
+
+
+def _examples(
+    own_LN: sparse.csr_array, hard_LN: sparse.csr_array, rng: np.random.Generator
+) -> Iterator[sparse.csr_array]:
+    """The examples of labels, block after block: 1 for texts of the label, -1 for its negatives."""
+    num_labels, num_texts = own_LN.shape
+    for start in range(0, num_labels, _LABELS_AT_ONCE):
+        own, hard = (some[start : start + _LABELS_AT_ONCE] for some in (own_LN, hard_LN))
+        counts = np.diff(own.indptr)
+        num_random = np.minimum(_RANDOM_PER_TEXT * counts, _MAX_RANDOM)
+        drawn = rng.integers(0, num_texts, int(num_random.sum()))
+        labels = [
+            row_of_entries(own, np.int64),
+            row_of_entries(hard, np.int64),
+            np.repeat(np.arange(len(counts)), num_random),
+        ]
+        texts = [own.indices, hard.indices, drawn]
+        # One number per example, the higher where the text has the label: of two about one text, that one stays.
+        is_own = np.repeat([1, 0, 0], [len(part) for part in texts])
+        codes = np.unique((np.concatenate(labels) * num_texts + np.concatenate(texts)) * 2 + is_own)
+        pairs = codes >> 1
+        stays = np.append(pairs[1:] != pairs[:-1], True) if len(pairs) else np.empty(0, dtype=bool)
+        # A label without texts has no classifier.
+        stays &= counts[pairs // max(1, num_texts)] > 0
+        pairs, values = pairs[stays], np.where(codes[stays] & 1, 1, -1).astype(np.float32)
+        starts = np.searchsorted(pairs, np.arange(len(counts) + 1) * num_texts).astype(np.int32)
+        columns = (pairs % max(1, num_texts)).astype(np.int32)
+        yield sparse.csr_array((values, columns, starts), shape=own.shape)

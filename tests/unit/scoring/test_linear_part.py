@@ -1,0 +1,74 @@
+"""The linear part: scores of candidates, labels that it does not know, and its files."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from unidex import native
+from unidex.errors import ModelError
+from unidex.scoring.linear_part import NO_CLASSIFIER, LinearPart
+from unidex.storage.small_numbers import save_numbers
+
+FEATURES, LABELS = 40, 15
+
+
+@pytest.fixture
+def part():
+    rng = np.random.default_rng(3)
+    weights = rng.normal(size=(FEATURES, LABELS)) * (rng.random((FEATURES, LABELS)) < 0.3)
+    return LinearPart(sparse.csr_array(weights.astype(np.float32)), rng.normal(size=LABELS).astype(np.float32))
+
+
+@pytest.fixture
+def rows():
+    return sparse.random_array((20, FEATURES), density=0.2, rng=np.random.default_rng(4), dtype=np.float32).tocsr()
+
+
+@pytest.mark.parametrize("has_kernels", [True, False])
+def test_scores_are_those_of_dense_rows_of_length_one(part, rows, has_kernels, monkeypatch):
+    if not has_kernels:
+        monkeypatch.setattr(native, "kernels", None)
+    rows = sparse.csr_array(rows)
+    rows.sort_indices()
+    ids = np.tile(np.arange(LABELS), (20, 1))
+    dense = rows.toarray()
+    dense /= np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-12)
+    expected = dense @ part.weights_FL.toarray() + part.biases_L
+    assert np.allclose(part.scores(rows, ids), expected, atol=1e-5)
+
+
+def test_a_label_that_was_added_later_has_the_score_of_no_classifier(part, rows):
+    rows = sparse.csr_array(rows)
+    found = part.scores(rows, np.full((20, 2), [LABELS, LABELS + 7]))
+    assert (found == NO_CLASSIFIER).all()
+
+
+def test_a_saved_part_gives_the_same_scores_to_the_last_bit(part, rows, tmp_path):
+    part.save(tmp_path / "linear")
+    again = LinearPart.load(tmp_path / "linear", FEATURES)
+    rows, ids = sparse.csr_array(rows), np.tile(np.arange(LABELS), (20, 1))
+    assert np.array_equal(again.scores(rows, ids), part.scores(rows, ids))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "what"),
+    [
+        ("labels", lambda old: old + np.int32(LABELS), "labels must be below 15"),
+        ("labels", lambda old: old[::-1].copy(), "labels must ascend"),
+        ("labels", lambda old: old[:-1], "there must be"),
+        ("counts", lambda old: old + np.int32(1), "counts must add up"),
+        ("counts", lambda old: old[:-1], "there must be 40 numbers"),
+        ("biases", lambda old: old[:3], "labels must be below 3"),
+    ],
+)
+def test_files_that_do_not_fit_each_other_are_refused(part, tmp_path, name, values, what):
+    folder = tmp_path / "linear"
+    part.save(folder)
+    kept = {
+        "labels": part.weights_FL.indices,
+        "counts": np.diff(part.weights_FL.indptr),
+        "biases": part.biases_L,
+    }
+    save_numbers(folder / name, values(kept[name]))
+    with pytest.raises(ModelError, match=what):
+        LinearPart.load(folder, FEATURES)

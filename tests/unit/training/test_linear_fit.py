@@ -1,0 +1,193 @@
+"""Linear classifiers of labels: the descent, its negatives, and a model whose ranker reads them."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from helpers.synthetic import QUICK, topics
+from unidex import native
+from unidex.model.explanation import explain
+from unidex.model.model import Model
+from unidex.scoring.linear_part import LINEAR, unit_length
+from unidex.scoring.rankers import Candidates
+from unidex.training import linear_fit, validation
+from unidex.verbs.train import train
+
+needs_kernels = pytest.mark.skipif(native.kernels is None, reason="the kernels are not compiled")
+TEXTS, FEATURES = 60, 25
+
+
+def problem(seed=0, labels=3):
+    rng = np.random.default_rng(seed)
+    rows = sparse.random_array((TEXTS, FEATURES), density=0.3, rng=rng, dtype=np.float32).tocsr()
+    rows.sort_indices()
+    sides = np.sign(rng.normal(size=(labels, TEXTS))).astype(np.float32)
+    return unit_length(sparse.csr_array(rows)), sparse.csr_array(sides)
+
+
+def fitted(rows, examples, *, cost=0.5, tolerance=0.0, least=0.0, passes=5):
+    biases = np.empty(examples.shape[0], dtype=np.float32)
+    arrays = (*native.arrays_of(rows), *native.arrays_of(examples))
+    descent = np.array([cost, tolerance, least], dtype=np.float32)
+    found = native.kernels.fit_classifiers(*arrays, descent, biases, rows.shape[1], passes)
+    values, columns, starts = map(np.frombuffer, found, (np.float32, np.int32, np.int32))
+    return sparse.csr_array((values, columns, starts), shape=(len(biases), rows.shape[1])).toarray(), biases
+
+
+def slow_descent(rows, sides, label, cost, passes):
+    """The same steps one by one, by plain numbers."""
+    state, mask = (0x9E3779B97F4A7C15 * (label + 1)) % 2**64, 2**64 - 1
+    dense, weights, alphas = rows.toarray().astype(np.float64), np.zeros(rows.shape[1] + 1), np.zeros(len(sides))
+    order = list(range(len(sides)))
+    for _ in range(passes):
+        for last in range(len(order) - 1, 0, -1):
+            state ^= (state << 13) & mask
+            state ^= state >> 7
+            state ^= (state << 17) & mask
+            other = state % (last + 1)
+            order[last], order[other] = order[other], order[last]
+        for text in order:
+            row = np.append(dense[text], 1.0)
+            slope = sides[text] * (weights @ row) - 1 + alphas[text] / (2 * cost)
+            following = max(0.0, alphas[text] - slope / (row @ row + 1 / (2 * cost)))
+            weights += (following - alphas[text]) * sides[text] * row
+            alphas[text] = following
+    return weights
+
+
+@needs_kernels
+def test_compiled_steps_are_those_of_the_formula():
+    rows, examples = problem()
+    weights, biases = fitted(rows, examples)
+    for label in range(3):
+        expected = slow_descent(rows, examples.toarray()[label], label, 0.5, 5)
+        assert np.allclose(weights[label], expected[:-1], atol=1e-4)
+        assert np.isclose(biases[label], expected[-1], atol=1e-4)
+
+
+@needs_kernels
+def test_many_passes_end_where_the_gradient_of_the_loss_is_zero():
+    rows, examples = problem(seed=1)
+    cost = 0.5
+    weights, biases = fitted(rows, examples, cost=cost, passes=3000)
+    dense = np.hstack([rows.toarray(), np.ones((TEXTS, 1))]).astype(np.float64)
+    for label, sides in enumerate(examples.toarray()):
+        found = np.append(weights[label], biases[label]).astype(np.float64)
+
+        def loss(at, sides=sides):
+            return 0.5 * at @ at + cost * (np.maximum(0, 1 - sides * (dense @ at)) ** 2).sum()
+
+        steps = np.eye(len(found)) * 1e-5
+        gradient = np.array([(loss(found + step) - loss(found - step)) / 2e-5 for step in steps])
+        assert np.abs(gradient).max() < 1e-3
+
+
+@needs_kernels
+def test_small_weights_are_left_out_and_a_tolerance_ends_the_passes():
+    rows, examples = problem(seed=2)
+    whole, _ = fitted(rows, examples)
+    cut, _ = fitted(rows, examples, least=0.1)
+    assert np.array_equal(cut, np.where(np.abs(whole) >= np.float32(0.1), whole, 0))
+    assert 0 < np.count_nonzero(cut) < np.count_nonzero(whole)
+    one, _ = fitted(rows, examples, passes=1)
+    stopped, _ = fitted(rows, examples, tolerance=1e6)
+    assert np.array_equal(one, stopped)
+
+
+@needs_kernels
+def test_numbers_outside_the_arrays_are_refused():
+    rows, examples = problem()
+    descent, biases = np.ones(3, dtype=np.float32), np.empty(3, dtype=np.float32)
+    arrays = (*native.arrays_of(rows), *native.arrays_of(examples))
+    with pytest.raises(ValueError, match="within another"):
+        native.kernels.fit_classifiers(*arrays, descent, biases, FEATURES - 5, 1)
+    with pytest.raises(ValueError, match="fit each other"):
+        native.kernels.fit_classifiers(*arrays, descent, biases[:2], FEATURES, 1)
+
+
+def test_examples_are_the_texts_of_a_label_hard_ones_and_random_ones_each_once():
+    own = sparse.csr_array(np.array([[1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1]], dtype=np.float32))
+    hard = sparse.csr_array(np.array([[1, 0, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1], [0, 0, 0, 1, 0, 1]], dtype=np.float32))
+    (found,) = linear_fit._examples(own, hard, np.random.default_rng(0))
+    found = found.toarray()
+    assert (found[0, :3] == [1, 1, -1]).all()
+    assert (found[1] == 0).all(), "a label without texts has no classifier"
+    assert found[2, 5] == 1
+    assert found[2, 3] == -1
+    # Forty and twenty draws of six texts.
+    assert (found[[0, 2]] != 0).all()
+
+
+COMMON = topics(num_labels=12, num_train=700, num_test=60)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    # Kept whether it pays or not: on so easy a problem nothing does.
+    out = tmp_path_factory.mktemp("models") / "model"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(validation, "_LINEAR_GAIN", -1.0)
+        settings = [*QUICK, "train.validation=0.4", "predict.rank=learned", "predict.linear=true"]
+        train(COMMON, "unidec", settings=settings, out=out)
+    return out
+
+
+@needs_kernels
+def test_a_ranker_that_reads_it_is_stored_with_its_classifiers(folder):
+    model = Model.load(folder)
+    assert model.config.predict.linear
+    assert model.scorer.fitted.names[-3:] == LINEAR
+    part = model.scorer.linear
+    assert part.weights_FL.shape == (model.encoder.features.num_features, COMMON.num_labels)
+    # Each label has two words of its own: they weigh most.
+    vocabulary = model.encoder.prepare(list(COMMON.labels.texts))
+    scores = part.scores(vocabulary, np.tile(np.arange(12), (12, 1)))
+    assert (scores.argmax(axis=1) == np.arange(12)).all()
+    assert model.metrics["test"]["P@1"] > 90
+    for reason in explain(model, COMMON.test.texts[0], k=3):
+        assert "linear" in reason.parts
+        assert np.isclose(sum(reason.parts.values()), reason.score, atol=1e-4)
+
+
+@needs_kernels
+def test_features_at_once_are_those_one_by_one(folder, monkeypatch):
+    model = Model.load(folder)
+    texts = list(COMMON.test.texts)
+    compiled = model.topk(texts, 5)
+    one_by_one = [model.topk([text], 5) for text in texts]
+    assert np.array_equal(compiled.ids, np.concatenate([found.ids for found in one_by_one]))
+    monkeypatch.setattr(native, "kernels", None)
+    plain = Model.load(folder).topk(texts, 5)
+    assert np.array_equal(compiled.ids, plain.ids)
+    assert np.allclose(compiled.scores, plain.scores, atol=1e-6)
+
+
+@needs_kernels
+def test_a_new_label_is_found_by_its_words_though_it_has_no_classifier(folder):
+    model = Model.load(folder)
+    model.add_labels(["quartz clocks"], ["new"])
+    found = model.topk(["quartz clocks"], 3)
+    assert COMMON.num_labels in found.ids[0]
+    assert isinstance(model.scorer.describe(model.queries(["a"]), np.array([[12]])), Candidates)
+
+
+@needs_kernels
+def test_threads_change_no_number(monkeypatch):
+    monkeypatch.setattr(linear_fit, "_LABELS_AT_ONCE", 5)
+    model = train(COMMON, "unidec", settings=[*QUICK, "train.epochs=1", "predict.rank=sum"])
+    texts, positives = model.encoder.prepare(list(COMMON.train.texts)), COMMON.train.positives
+    before = torch.get_num_threads()
+    parts = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        parts.append(linear_fit.fit_linear(model.scorer, model.vectoriser.text_vectors, texts, positives, 0))
+    torch.set_num_threads(before)
+    one, two = parts
+    assert np.array_equal(one.weights_FL.toarray(), two.weights_FL.toarray())
+    assert np.array_equal(one.biases_L, two.biases_L)
+
+
+def test_without_compiled_code_there_is_no_linear_part(monkeypatch, tmp_path):
+    monkeypatch.setattr(native, "kernels", None)
+    assert not linear_fit.can_fit(sparse.csr_array((3, 3)))
