@@ -61,7 +61,7 @@ class Predict(Section):
     linear: bool = Field(
         False,
         description="a linear classifier per label over the features of texts, whose scores the learned ranker reads "
-        "if that pays on the validation split; for bag encoders and up to 100,000 train texts",
+        "if that pays on the validation split; for bag encoders, one process and up to 100,000 train texts",
     )
     index: Literal["auto", "disk", "exact", "hnsw", "pq"] = Field(
         "auto",

@@ -234,7 +234,8 @@ class Validation:
                 ranker, found = second
             else:
                 scorer.pretrained = None
-        if config.predict.linear and len(self.answered) >= MIN_TREES and can_fit(self.train_texts):
+        is_alone = self.processes.size == 1
+        if config.predict.linear and is_alone and len(self.answered) >= MIN_TREES and can_fit(self.train_texts):
             rows, positives = self.train_texts[self.rows], self.dataset.train.positives[self.rows]
             scorer.linear = fit_linear(scorer, network.text_vectors, rows, positives, seed)
             second = self._fitted_ranker(scorer, network, config)
