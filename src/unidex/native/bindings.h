@@ -9,7 +9,7 @@
 
 #include "kernels.h"
 
-#define MAX_BUFFERS 52
+#define MAX_BUFFERS 60
 
 typedef struct {
     Py_buffer own[MAX_BUFFERS];
@@ -31,12 +31,13 @@ int take_keys(Buffers *buffers, void **pointers, int at, Keys *keys);
 PyObject *bytes_of(const void *content, int64_t size);
 PyObject *tuple_of(int count, PyObject **parts);
 int take_trees(Buffers *buffers, void **pointers, int at, int64_t columns, Trees *trees);
+int take_linear(Buffers *buffers, void **pointers, int at, Linear *linear);
 int take_matches(Buffers *buffers, void **pointers, int at, FoundMatches *found, MatchedLabels *labels);
 
 #define KERNELS(X)                                                                                                     \
     X(text_rows) X(weigh_rows) X(lexical_rows) X(share_columns) X(find_matches) X(sum_rows) X(multiply)                \
     X(rank_places) X(best_entries) X(inner_products) X(unit_rows) X(describe_matches) X(describe_pairs) X(score_trees)                 \
-    X(search_labels) X(fit_classifiers)
+    X(search_labels) X(fit_classifiers) X(score_linear)
 #define DECLARE(name) PyObject *py_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 KERNELS(DECLARE)
 

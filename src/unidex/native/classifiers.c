@@ -113,3 +113,45 @@ int64_t fit_classifiers(Csr texts, Csr examples, int64_t features, Descent desce
     free(order);
     return is_done ? kept : NO_MEMORY;
 }
+
+/* The scores of the candidates of texts, an id below 0 as label 0; 1, WRONG or NO_MEMORY. */
+int64_t score_linear(Linear linear, const int64_t *ids, int64_t width, float *scores) {
+    Csr rows = linear.rows, weights = linear.weights;
+    if (!is_whole(rows)) return WRONG;
+    float *sums = calloc((size_t)linear.labels + 1, sizeof *sums);
+    if (!sums) return NO_MEMORY;
+    int64_t done = 1;
+    for (int64_t text = 0; done == 1 && text < rows.rows; text++, ids += width, scores += width) {
+        for (int32_t at = rows.starts[text]; at < rows.starts[text + 1]; at++) {
+            int32_t feature = rows.columns[at];
+            int is_there = feature >= 0 && feature < weights.rows;
+            if (!is_there || weights.starts[feature] < 0 || weights.starts[feature] > weights.starts[feature + 1] ||
+                weights.starts[feature + 1] > weights.entries) {
+                done = WRONG;
+                goto done;
+            }
+            PREFETCH(weights.columns + weights.starts[feature]);
+        }
+        for (int32_t at = rows.starts[text]; at < rows.starts[text + 1]; at++) {
+            float value = rows.values[at];
+            for (int32_t entry = weights.starts[rows.columns[at]]; entry < weights.starts[rows.columns[at] + 1]; entry++) {
+                int32_t label = weights.columns[entry];
+                if (label < 0 || label >= linear.labels) {
+                    done = WRONG;
+                    goto done;
+                }
+                sums[label] += value * weights.values[entry];
+            }
+        }
+        for (int64_t at = 0; at < width; at++) {
+            int64_t label = ids[at] < 0 ? 0 : ids[at];
+            scores[at] = label < linear.labels ? sums[label] + linear.biases[label] : linear.none;
+        }
+        for (int32_t at = rows.starts[text]; at < rows.starts[text + 1]; at++)
+            for (int32_t entry = weights.starts[rows.columns[at]]; entry < weights.starts[rows.columns[at] + 1]; entry++)
+                sums[weights.columns[entry]] = 0;
+    }
+done:
+    free(sums);
+    return done;
+}

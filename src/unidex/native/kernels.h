@@ -184,6 +184,7 @@ typedef struct {
     Csr words; /* of the texts */
 } Pairs;
 int describe_pairs(Pairs pairs, TextWords *words, float *columns);
+int compare_candidates(const int64_t *ids, int64_t texts, int64_t width, float *column);
 typedef struct {
     const int64_t *features; /* that comparisons read */
     const int64_t *ends;     /* of their nodes */
@@ -196,6 +197,24 @@ typedef struct {
     int64_t trees;
 } Trees;
 int score_trees(Trees trees, const float *columns, int64_t pairs, double *scores);
+
+/* classifiers.c */
+typedef struct {
+    float cost;      /* of an example on the wrong side */
+    float tolerance; /* a pass whose largest slope is below it is the last one */
+    float least;     /* smaller weights are left out */
+    int64_t passes;
+} Descent;
+int64_t fit_classifiers(Csr texts, Csr examples, int64_t features, Descent descent, float **values, int32_t **columns,
+                        int32_t *starts, float *biases);
+typedef struct {
+    Csr rows;    /* of the texts, of length 1 */
+    Csr weights; /* features x labels */
+    const float *biases;
+    int64_t labels; /* with a classifier; the others have the score of none */
+    float none;
+} Linear;
+int64_t score_linear(Linear linear, const int64_t *ids, int64_t width, float *scores);
 
 /* search.c */
 typedef struct {
@@ -227,17 +246,9 @@ typedef struct {
     int64_t num_columns;    /* features of a pair */
     const double *rarities; /* what is added to a score, by the frequency of the label */
     int64_t num_rarities;
+    Linear linear;
+    int has_linear;
 } Search;
 int64_t search_labels(Search search, int64_t k, int64_t *best_ids, float *best_scores);
-
-/* classifiers.c */
-typedef struct {
-    float cost;      /* of an example on the wrong side */
-    float tolerance; /* a pass whose largest slope is below it is the last one */
-    float least;     /* smaller weights are left out */
-    int64_t passes;
-} Descent;
-int64_t fit_classifiers(Csr texts, Csr examples, int64_t features, Descent descent, float **values, int32_t **columns,
-                        int32_t *starts, float *biases);
 
 #endif

@@ -98,6 +98,20 @@ wrong:
     return 0;
 }
 
+/* The gaps and the places of a column, into the two columns behind it; 0 without memory. */
+int compare_candidates(const int64_t *ids, int64_t texts, int64_t width, float *column) {
+    int64_t size = texts * width;
+    float *room = malloc((size_t)(width + 1) * (sizeof *room + 1));
+    uint8_t *is_there = (uint8_t *)(room + width + 1);
+    if (!room) return 0;
+    for (int64_t text = 0; text < texts; text++, ids += width, column += width) {
+        for (int64_t at = 0; at < width; at++) is_there[at] = ids[at] >= 0;
+        compare(column, is_there, width, room, column + size, column + 2 * size);
+    }
+    free(room);
+    return 1;
+}
+
 /* As NumPy sums an axis: eight sums side by side up to 128 numbers, halves of more. */
 static double sum_numbers(const double *numbers, int64_t count) {
     if (count < 8) {

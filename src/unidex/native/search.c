@@ -4,7 +4,7 @@
 
 #include "kernels.h"
 
-enum { TEXTS_AT_ONCE = 16 };
+enum { TEXTS_AT_ONCE = 16, NUM_MATCH_FEATURES = 7 };
 
 /* The rows of some texts. */
 static Csr rows_from(Csr matrix, int64_t first, int64_t count) {
@@ -66,6 +66,17 @@ static int64_t score_texts(const Search *search, Csr knn, int64_t first, int64_t
     FoundMatches found = search->found;
     found.starts += first;
     if (!(done = describe_matches(ids, texts, width, found, search->matched, columns + described * size))) goto done;
+    if (search->has_linear) {
+        Linear linear = search->linear;
+        float *column = columns + (described + NUM_MATCH_FEATURES) * size;
+        linear.rows = rows_from(linear.rows, first, texts);
+        done = score_linear(linear, ids, width, column);
+        if (done == 1 && !compare_candidates(ids, texts, width, column)) done = NO_MEMORY;
+        if (done != 1) {
+            done = done == WRONG ? 0 : NO_MEMORY;
+            goto done;
+        }
+    }
     done = score_trees(search->trees, columns, size, sums) ? 1 : NO_MEMORY;
 done:
     free(known);

@@ -10,10 +10,11 @@ static int has_rows(Csr matrix, Buffers *buffers, int at, int64_t rows) {
    values, columns, starts, searched words' values, columns, starts, match scores, starts, labels, places, counts,
    firsts, rows, num_words, ambiguities, rates, texts, positives' values, columns, starts, by_word's values, columns,
    starts, weights, priors, frequencies, idf, labels' values, columns, starts, label_words, label_norms, trees' features,
-   ends, thresholds, trees, leaves, values, firsts, rarities, best_ids, best_scores, num_index, num_knn, num_lexical,
-   num_matches, num_columns) -> whether it could */
+   ends, thresholds, trees, leaves, values, firsts, rarities, rows of features' values, columns, starts, linear weights'
+   values, columns, starts, biases, score of none, best_ids, best_scores, num_index, num_knn, num_lexical, num_matches,
+   num_columns) -> whether it could. Without a linear part, the texts have no rows of features. */
 PyObject *py_search_labels(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
-    enum { READ = 49, WRITTEN = 2, ALL = READ + WRITTEN };
+    enum { READ = 57, WRITTEN = 2, ALL = READ + WRITTEN };
     Buffers buffers;
     void *p[ALL];
     if (count != ALL + 5) return PyErr_Format(PyExc_TypeError, "search_labels takes %d arguments", ALL + 5);
@@ -34,15 +35,17 @@ PyObject *py_search_labels(PyObject *self, PyObject *const *arguments, Py_ssize_
     fits = fits && has_rows(search.shares, &buffers, 5, texts) && is_matrix(search.positives, &buffers, 26);
     fits = fits && is_matrix(search.by_word, &buffers, 29) && is_matrix(search.label_words.rows, &buffers, 36);
     fits = fits && take_matches(&buffers, p, 16, &search.found, &search.matched) && numbers(&buffers, 16, 4) == texts + 1;
+    fits = fits && numbers(&buffers, 56, 4) == 1 && take_linear(&buffers, p, 49, &search.linear);
     if (!fits) return finish(&buffers, NULL, SIZES);
+    search.has_linear = search.linear.rows.rows == texts;
     search.match_scores = (Csr){p[15], search.found.labels, search.found.starts, texts, numbers(&buffers, 17, 4)};
     search.dim = numbers(&buffers, 1, 4) / texts;
     search.num_found = numbers(&buffers, 0, 8) / texts;
     search.width = search.num_index + search.num_knn + search.num_lexical + search.num_matches;
-    int64_t k = numbers(&buffers, 49, 8) / texts;
+    int64_t k = numbers(&buffers, READ, 8) / texts;
     fits = numbers(&buffers, 15, 4) == search.match_scores.entries && is_whole(search.match_scores);
     fits = fits && search.num_found >= search.num_index && numbers(&buffers, 0, 8) == texts * search.num_found;
-    fits = fits && numbers(&buffers, 49, 8) == texts * k && numbers(&buffers, 50, 4) == texts * k;
+    fits = fits && numbers(&buffers, READ, 8) == texts * k && numbers(&buffers, READ + 1, 4) == texts * k;
     fits = fits && numbers(&buffers, 1, 4) == texts * search.dim && numbers(&buffers, 2, 4) == labels * search.dim;
     fits = fits && search.dim > 0 && search.num_heads > 0 && numbers(&buffers, 3, 8) == 2 * search.num_heads;
     for (int64_t head = 0; fits && head < search.num_heads; head++) {
@@ -51,12 +54,12 @@ PyObject *py_search_labels(PyObject *self, PyObject *const *arguments, Py_ssize_
     }
     fits = fits && numbers(&buffers, 32, 4) == search.num_heads + 2 && numbers(&buffers, 33, 4) == labels;
     fits = fits && numbers(&buffers, 34, 8) == labels && numbers(&buffers, 39, 8) == labels;
-    fits = fits && numbers(&buffers, 40, 8) == labels && search.num_columns == 3 * search.num_heads + 24;
+    fits = fits && numbers(&buffers, 40, 8) == labels && search.num_columns == 3 * search.num_heads + 24 + 3 * search.has_linear;
     fits = fits && take_trees(&buffers, p, 41, search.num_columns, &search.trees);
     if (!fits) return finish(&buffers, NULL, SIZES);
     int64_t done;
     Py_BEGIN_ALLOW_THREADS
-    done = search_labels(search, k, p[49], p[50]);
+    done = search_labels(search, k, p[READ], p[READ + 1]);
     Py_END_ALLOW_THREADS
     return unless_wrong(&buffers, done == 1 || done == NOT_FILLED ? PyBool_FromLong(done == 1) : NULL, done);
 }

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from unidex import native
 from unidex.errors import ModelError
 from unidex.sparse_rows import row_of_entries, sparse_product, unchecked_csr, values_at
 from unidex.storage.small_numbers import load_numbers, save_numbers
@@ -25,6 +26,7 @@ from unidex.storage.small_numbers import load_numbers, save_numbers
 LINEAR = ("linear", "linear_gap", "linear_place")
 # The score of a label without a classifier, as that of one whose texts have nothing in common with the text.
 NO_CLASSIFIER = -1.0
+_NO_CLASSIFIER = np.array([NO_CLASSIFIER], dtype=np.float32)
 
 
 class LinearPart:
@@ -50,11 +52,20 @@ class LinearPart:
         >>> np.round(part.scores(sparse.csr_array(text), np.array([[0, 1, 7]])), 3)
         array([[ 0.2,  0.8, -1. ]], dtype=float32)
         """
-        found = values_at(sparse_product(unit_length(rows_NF), self.weights_FL), ids_NK)
+        rows_NF = unit_length(rows_NF)
+        scores = np.empty(ids_NK.shape, dtype=np.float32)
+        if native.is_plain(rows_NF, self.weights_FL) and ids_NK.dtype == np.int64:
+            native.kernels.score_linear(*self.kernel_arrays(rows_NF), np.ascontiguousarray(ids_NK), scores)
+            return scores
+        found = values_at(sparse_product(rows_NF, self.weights_FL), ids_NK)
         is_known = ids_NK < len(self.biases_L)
         biases_NK = self.biases_L[np.where(is_known, ids_NK, 0)] if len(self.biases_L) else NO_CLASSIFIER
-        scores: NDArray[np.float32] = np.where(is_known, found + biases_NK, np.float32(NO_CLASSIFIER))
+        scores[...] = np.where(is_known, found + biases_NK, np.float32(NO_CLASSIFIER))
         return scores
+
+    def kernel_arrays(self, rows_NF: sparse.csr_array) -> tuple[NDArray[Any], ...]:
+        """What the kernels read: rows of texts of length 1, and the classifiers."""
+        return (*native.arrays_of(rows_NF), *native.arrays_of(self.weights_FL), self.biases_L, _NO_CLASSIFIER)
 
     def save(self, folder: Path) -> None:
         """Write weights and biases."""

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from unidex import native
 from unidex.scoring.boosted_trees import BoostedTreesRanker
 from unidex.scoring.feature_columns import known_features
 from unidex.scoring.layout import Layout
+from unidex.scoring.linear_part import LINEAR, LinearPart, unit_length
 from unidex.scoring.matches import MATCHES
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import Ranker
@@ -25,6 +27,11 @@ from unidex.topk import TopK
 
 if TYPE_CHECKING:
     from unidex.scoring.scorer import Scorer
+
+
+_EMPTY = sparse.csr_array((0, 0), dtype=np.float32)
+# What the kernel reads where there is no linear part: no rows of texts.
+_NO_LINEAR = LinearPart(_EMPTY, np.empty(0, dtype=np.float32)).kernel_arrays(unit_length(_EMPTY))
 
 
 def rank_at_once(scorer: Scorer, ranker: Ranker, queries: Queries, k: int) -> TopK | None:
@@ -38,13 +45,18 @@ def rank_at_once(scorer: Scorer, ranker: Ranker, queries: Queries, k: int) -> To
     if by_word is None or of_matches is None:
         return None
     names, weights = known_features(layout)
+    if scorer.linear is not None and queries.rows is not None:
+        names = (*names, *MATCHES, *LINEAR)
+        linear = scorer.linear.kernel_arrays(unit_length(queries.rows))
+    else:
+        names, linear = (*names, *MATCHES), _NO_LINEAR
     table, label_rows, trees = scorer.index.all_vectors(), lexical.only_texts, ranker.fitted.tree_scores.arrays
     frequencies_L, (priors_L, highest) = scorer.labels.frequencies, scorer.log_frequencies()
     if table is None or label_rows is None or trees is None or frequencies_L.dtype != np.int64 or layout.has_tree:
         return None
     matrices = queries.words, knn.positives, by_word, label_rows.rows_RF
     places_NL = matched.places_NL
-    if ranker.features != (*names, *MATCHES) or not native.is_plain(*matrices) or places_NL.indices.dtype != np.int32:
+    if ranker.features != names or not native.is_plain(*matrices) or places_NL.indices.dtype != np.int32:
         return None
     if not len(queries) or len(table) != len(frequencies_L):
         return None
@@ -65,7 +77,7 @@ def rank_at_once(scorer: Scorer, ranker: Ranker, queries: Queries, k: int) -> To
         *(places_NL.indptr, places_NL.indices, places_NL.data, matched.counts_M, matched.firsts_M, matched.rows_M),
         *(*of_matches, *native.arrays_of(knn.positives), *native.arrays_of(by_word)),
         *(weights, priors_L, frequencies_L, lexical.idf_of_columns, *native.arrays_of(label_rows.rows_RF)),
-        *(label_rows.num_words_R, label_rows.word_norms_R, *trees, rarities, best.ids, best.scores),
+        *(label_rows.num_words_R, label_rows.word_norms_R, *trees, rarities, *linear, best.ids, best.scores),
         *(counts.index, counts.knn, counts.lexical, counts.matches, len(ranker.features)),
     )
     return best if is_done else None

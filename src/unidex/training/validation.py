@@ -50,8 +50,8 @@ CHOICE_TEXTS, EPOCH_TEXTS = 3000, 800
 _CANDIDATES = 64
 # With fewer answered texts, others decide too.
 _MIN_ANSWERED = 10
-# What a further part must raise the metric by, as a share: the vectors of a frozen encoder cost a pass per text.
-_PRETRAINED_GAIN, _LINEAR_GAIN = 0.005, 0.002
+# What a further part of the score must raise the metric by, as a share: it costs time, and held-out texts may err.
+_MIN_GAIN = 0.005
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class Validation:
         if frozen is not None:
             scorer.pretrained = frozen.part(config.predict, self.rows)
             second = self._fitted_ranker(scorer, network, config)
-            if self._pays(second[1], found, config, _PRETRAINED_GAIN, f"vectors of {frozen.source}"):
+            if self._pays(second[1], found, config, f"vectors of {frozen.source}"):
                 ranker, found = second
             else:
                 scorer.pretrained = None
@@ -239,16 +239,16 @@ class Validation:
             rows, positives = self.train_texts[self.rows], self.dataset.train.positives[self.rows]
             scorer.linear = fit_linear(scorer, network.text_vectors, rows, positives, seed)
             second = self._fitted_ranker(scorer, network, config)
-            if self._pays(second[1], found, config, _LINEAR_GAIN, "linear classifiers of labels"):
+            if self._pays(second[1], found, config, "linear classifiers of labels"):
                 ranker, found = second
         return ranker, self._calibration(network, found)
 
-    def _pays(self, found: TopK, without: TopK, config: Config, gain: float, what: str) -> bool:
-        """Whether predictions with a further part are better by this share."""
+    def _pays(self, found: TopK, without: TopK, config: Config, what: str) -> bool:
+        """Whether predictions with a further part are better by the share that is asked for."""
         values = [
             metric_value(metrics_of(some, self.dataset, self.split), config.train.metric) for some in (found, without)
         ]
-        pays = values[0] > (1 + gain) * values[1]
+        pays = values[0] > (1 + _MIN_GAIN) * values[1]
         said = (what, "" if pays else "not ", *values)
         logger.info("A ranker that reads %s is %skept: held-out texts score %.2f with them, %.2f without.", *said)
         return pays

@@ -46,7 +46,7 @@ def saved(static, tmp_path_factory):
     """A model that reads the vectors; here they are taken whatever they gain."""
     out = tmp_path_factory.mktemp("models") / "model"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "_PRETRAINED_GAIN", -1.0)
+        patch.setattr(validation, "_MIN_GAIN", -1.0)
         model = train(DATA, "unidec", settings=[*SETTINGS, f"predict.pretrained={static}"], out=out)
     return out, model
 
@@ -133,7 +133,7 @@ def test_labels_and_texts_that_join_later_have_vectors(saved, tmp_path):
 
 
 def test_vectors_that_do_not_pay_are_left_out(static, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(validation, "_PRETRAINED_GAIN", 10.0)
+    monkeypatch.setattr(validation, "_MIN_GAIN", 10.0)
     with caplog.at_level(logging.INFO):
         model = train(DATA, "unidec", settings=[*SETTINGS, f"predict.pretrained={static}"], out=tmp_path / "model")
     assert f"A ranker that reads vectors of {static} is not kept" in caplog.text
@@ -198,7 +198,7 @@ def test_auto_tries_static_vectors_if_they_are_installed_and_the_set_is_small(
 
 @pytest.mark.parametrize("gain", [-1.0, 10.0])
 def test_the_model_names_the_vectors_that_auto_chose(static, monkeypatch, gain):
-    monkeypatch.setattr(validation, "_PRETRAINED_GAIN", gain)
+    monkeypatch.setattr(validation, "_MIN_GAIN", gain)
     monkeypatch.setattr(pretrained_vectors, "FEW_TEXTS", 100)
     monkeypatch.setattr(pretrained_vectors, "WORDLLAMA", str(static))
     monkeypatch.setattr(pretrained_vectors, "is_installed", lambda name: True)

@@ -127,7 +127,7 @@ def folder(tmp_path_factory):
     # Kept whether it pays or not: on so easy a problem nothing does.
     out = tmp_path_factory.mktemp("models") / "model"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "_LINEAR_GAIN", -1.0)
+        patch.setattr(validation, "_MIN_GAIN", -1.0)
         settings = [*QUICK, "train.validation=0.4", "predict.rank=learned", "predict.linear=true"]
         train(COMMON, "unidec", settings=settings, out=out)
     return out
