@@ -18,12 +18,6 @@ class Loss(Section):
     dual: LossName = Field("decoupled-softmax", description="loss of the dual encoder")
     classifier: LossName = Field("decoupled-softmax", description="loss of the classifier")
     classifier_bce: float = Field(0.0, ge=0, description="weight of an additional BCE on the classifier's scores")
-    try_classifier_bce: float = Field(
-        0.0,
-        ge=0,
-        description="try this weight of it on the validation split, in small batches, where a pool holds all labels "
-        "and each has many train texts",
-    )
     text_to_label: float = Field(0.5, ge=0, le=1, description="1 - weight of the label-to-text direction; 1 is one-way")
     dual_weight: float = Field(
         0.5, ge=0, le=1, description="weight of the dual encoder's loss; the classifier's has 1 - this"

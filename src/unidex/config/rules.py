@@ -194,7 +194,6 @@ RULES = (
             "train.decay_epochs": IS_SET,
             "augment.method": is_("auto"),
             "pool.try_hard_negatives": IS_SET,
-            "loss.try_classifier_bce": IS_SET,
         },
         "trials and a decay phase need a recipe of one stage",
         "leave that out",

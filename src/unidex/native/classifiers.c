@@ -13,6 +13,14 @@ static float product(Csr texts, int32_t text, const float *weights) {
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
+/* The next row is on its way while this one is read. */
+static void fetch_row(Csr texts, int32_t text) {
+    for (int32_t at = texts.starts[text]; at < texts.starts[text + 1]; at += 16) {
+        PREFETCH(texts.columns + at);
+        PREFETCH(texts.values + at);
+    }
+}
+
 static void shuffle(int32_t *order, int64_t count, uint64_t *state) {
     for (int64_t last = count - 1; last > 0; last--) {
         *state ^= *state << 13;
@@ -35,15 +43,17 @@ static void fit_one(Csr texts, Csr examples, int64_t label, int64_t features, De
         alphas[at] = 0;
         order[at] = (int32_t)at;
     }
-    for (int64_t pass = 0; pass < descent.passes; pass++) {
-        float largest = 0;
+    /* An example that a pass does not move is left out of the next ones. */
+    for (int64_t pass = 0; pass < descent.passes && count; pass++) {
+        int64_t moved = 0;
         shuffle(order, count, &state);
         for (int64_t place = 0; place < count; place++) {
             int32_t at = order[place], text = examples.columns[first + at];
+            if (place + 1 < count) fetch_row(texts, examples.columns[first + order[place + 1]]);
             float side = examples.values[first + at], alpha = alphas[at];
             float slope = side * (product(texts, text, weights) + weights[features]) - 1 + ridge * alpha;
-            if (alpha == 0 && slope >= 0) continue;
-            if (fabsf(slope) > largest) largest = fabsf(slope);
+            if (fabsf(slope) < descent.tolerance || (alpha == 0 && slope >= 0)) continue;
+            order[moved++] = at;
             /* A row has the length 1, and 1 more for the bias; an empty one has the bias alone. */
             float size = texts.starts[text] == texts.starts[text + 1] ? 1 : 2;
             float next = alpha - slope / (size + ridge);
@@ -55,7 +65,7 @@ static void fit_one(Csr texts, Csr examples, int64_t label, int64_t features, De
             for (int32_t entry = texts.starts[text]; entry < texts.starts[text + 1]; entry++)
                 weights[texts.columns[entry]] += step * texts.values[entry];
         }
-        if (largest < descent.tolerance) break;
+        count = moved;
     }
 }
 

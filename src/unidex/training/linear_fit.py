@@ -34,12 +34,14 @@ logger = logging.getLogger(__name__)
 
 # More texts take too long, and larger sets have more texts per label for the heads to learn from.
 MAX_TEXTS = 100_000
-_COST, _TOLERANCE, _LEAST_WEIGHT, _PASSES = 0.5, 0.05, 0.1, 5
-# Negatives: places of a label among the best of a text, fewer where texts are long; and random texts.
-_PLACES, _MIN_PLACES, _MAX_ENTRIES = 100, 20, 200_000_000
-_RANDOM_PER_TEXT, _MAX_RANDOM = 20, 1000
+_COST, _TOLERANCE, _LEAST_WEIGHT, _PASSES = 0.3, 0.1, 0.1, 5
+# Negatives: texts that have a label among so many best ones, and random texts per text of the label; fewer where texts
+# are long and many, so that either kind has so many features in all.
+_PLACES, _MIN_PLACES = 100, 20
+_RANDOM_PER_TEXT, _MIN_RANDOM_PER_TEXT, _MAX_RANDOM = 20, 5, 1000
+_MAX_ENTRIES = 200_000_000
 # The best labels of so many pairs of a text and a label are worked out; of more, those of some texts.
-_MAX_SEARCHED = 300_000_000
+_MAX_SEARCHED = 200_000_000
 _LABELS_AT_ONCE, _BLOCKS_AT_ONCE, _TEXTS_AT_ONCE = 256, 16, 1024
 _LINEAR = 5  # part of a seed: batching has 0 to 2, clusters of a surrogate 3, the label tree 4
 
@@ -70,6 +72,8 @@ def fit_linear(
     rng = np.random.default_rng([seed, _LINEAR])
     entries = max(1, texts_NF.nnz)
     places = min(_PLACES, max(_MIN_PLACES, _MAX_ENTRIES // entries))
+    entries = max(1, entries * positives_NL.nnz // max(1, num_texts))
+    random_per_text = min(_RANDOM_PER_TEXT, max(_MIN_RANDOM_PER_TEXT, _MAX_ENTRIES // entries))
     searched = np.arange(num_texts)
     if num_texts * num_labels > _MAX_SEARCHED:
         searched = np.sort(rng.permutation(num_texts)[: max(1, _MAX_SEARCHED // num_labels)])
@@ -86,7 +90,7 @@ def fit_linear(
         return sparse.csr_array((values, columns, starts), shape=(len(biases), num_features)), biases
 
     blocks: list[tuple[sparse.csr_array, NDArray[np.float32]]] = []
-    left = _examples(own_LN, hard_LN, rng)
+    left = _examples(own_LN, hard_LN, random_per_text, rng)
     # The number of threads changes no number: each block of labels is fitted alone.
     with ThreadPoolExecutor(torch.get_num_threads()) as threads:
         while some := list(islice(left, _BLOCKS_AT_ONCE)):
@@ -113,14 +117,14 @@ def _hard_texts(
 
 
 def _examples(
-    own_LN: sparse.csr_array, hard_LN: sparse.csr_array, rng: np.random.Generator
+    own_LN: sparse.csr_array, hard_LN: sparse.csr_array, random_per_text: int, rng: np.random.Generator
 ) -> Iterator[sparse.csr_array]:
     """The examples of labels, block after block: 1 for texts of the label, -1 for its negatives."""
     num_labels, num_texts = own_LN.shape
     for start in range(0, num_labels, _LABELS_AT_ONCE):
         own, hard = (some[start : start + _LABELS_AT_ONCE] for some in (own_LN, hard_LN))
         counts = np.diff(own.indptr)
-        num_random = np.minimum(_RANDOM_PER_TEXT * counts, _MAX_RANDOM)
+        num_random = np.minimum(random_per_text * counts, _MAX_RANDOM)
         drawn = rng.integers(0, num_texts, int(num_random.sum()))
         labels = [
             row_of_entries(own, np.int64),

@@ -83,7 +83,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
         PREPARE: Requirement(common | {"counted features": terms.counted, "row tables": terms.encoder_table}, disk),
         TRAIN: Requirement(training | copied | search, files | checkpoint),
     }
-    if may_try(config, sizes.num_texts, sizes.num_labels, sizes.num_pairs):
+    if may_try(config, sizes.num_texts):
         # While the second trial runs, the first one is in its checkpoint, and so is what both start with.
         first = {"first trial": terms.tables + terms.table_state + terms.row_state + terms.encoder_table}
         found[TRIAL] = Requirement(found[TRAIN].memory, found[TRAIN].disk | first)

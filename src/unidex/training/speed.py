@@ -172,7 +172,7 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
     knn = sizes.num_texts * (speed.encode_text + TEXT_ROW * speed.factor)
     if train.validation:
         found[TRAIN] += search(min(CHOICE_TEXTS, num_held_out)) + knn
-    if may_try(config, sizes.num_texts, sizes.num_labels, sizes.num_pairs):
+    if may_try(config, sizes.num_texts):
         # Label texts as further points, mined negatives, or smaller batches.
         found[TRIAL] = found[TRAIN] + epochs * epoch(config, min(sizes.num_labels, sizes.num_texts)) / 2
     if train.validation:

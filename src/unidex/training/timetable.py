@@ -26,7 +26,7 @@ def timetable(config: Config, dataset: Dataset) -> dict[str, float]:
 
     Work that is no training counts as one epoch of the last stage.
     """
-    num_texts, num_pairs = len(dataset.train), int(dataset.train.positives.nnz)
+    num_texts = len(dataset.train)
     *earlier, (_, last) = [(name, fit_sizes(part, num_texts, tell=False)) for name, part in config.in_stages().items()]
     train = last.train
     held_out = train.validation if train.validation < 1 else 0.0
@@ -34,7 +34,7 @@ def timetable(config: Config, dataset: Dataset) -> dict[str, float]:
     found = {PREPARE: epoch}
     found |= {stage_phase(name): _epochs(part, num_texts) for name, part in earlier}
     found[TRAIN] = _epochs(last, num_texts) * (1 - held_out)
-    if may_try(last, num_texts, dataset.num_labels, num_pairs):
+    if may_try(last, num_texts):
         found[TRIAL] = found[TRAIN]
     if held_out:
         is_simulated = train.decay_epochs > 0 and num_texts <= train.simulate_decay_up_to

@@ -1,7 +1,4 @@
-"""Trials on the validation split beside the recipe as it is.
-
-Label texts as training points, or hard negatives; or, where labels are few and common, binary cross-entropy.
-"""
+"""Trials on the validation split beside the recipe as it is: label texts as training points, or hard negatives."""
 
 from __future__ import annotations
 
@@ -23,34 +20,20 @@ _MIN_PRECISION = 0.3
 # A trial takes as long as the plain one, and as long as label texts are many: it is made where that is seconds.
 _MAX_TEXTS = 20_000
 _MAX_LABELS = 50_000
-# Labels are common where they have so many train texts on average. If a pool holds all of them, nothing is to be mined
-# and a step is cheap: binary cross-entropy in small batches is tried instead, also with more texts.
-_COMMON = 100
-_MAX_COMMON_TEXTS = 100_000
-_SMALL_BATCH = 128
 PLAIN = "plain"
 # The trials, and what each trains with.
 TRIALS = {
     "gandalf": "label texts as training points (Gandalf)",
     "hard": "mined hard negatives",
-    "bce": "small batches and binary cross-entropy",
 }
 
 Changes = dict[str, dict[str, Any]]
 
 
-def may_try(config: Config, num_texts: int, num_labels: int, num_pairs: int) -> bool:
+def may_try(config: Config, num_texts: int) -> bool:
     """Whether something may be tried beside the recipe as it is: it needs a validation split and few texts."""
-    if config.train.validation == 0:
-        return False
     wants = config.augment.method == "auto" or config.pool.try_hard_negatives > 0
-    has_common = config.loss.try_classifier_bce > 0 and has_common_labels(config, num_labels, num_pairs)
-    return (has_common and num_texts <= _MAX_COMMON_TEXTS) or (wants and num_texts <= _MAX_TEXTS)
-
-
-def has_common_labels(config: Config, num_labels: int, num_pairs: int) -> bool:
-    """Whether a pool holds all labels, and each has many train texts on average."""
-    return num_labels <= config.pool.size and num_pairs >= _COMMON * num_labels
+    return wants and config.train.validation > 0 and num_texts <= _MAX_TEXTS
 
 
 def plan_trials(dataset: Dataset, config: Config, seed: int) -> dict[str, Changes]:
@@ -58,23 +41,15 @@ def plan_trials(dataset: Dataset, config: Config, seed: int) -> dict[str, Change
 
     At most one thing is tried beside it, so that choosing costs less than training.
     """
-    wants_points, num_hard, weight = (
-        config.augment.method == "auto",
-        config.pool.try_hard_negatives,
-        config.loss.try_classifier_bce,
-    )
+    wants_points, num_hard = config.augment.method == "auto", config.pool.try_hard_negatives
     plain: Changes = {"augment": {"method": "none"}} if wants_points else {}
     found = {PLAIN: plain}
-    if not (wants_points or num_hard or weight):
+    if not (wants_points or num_hard):
         return found
     num_texts = len(dataset.train)
-    has_common = has_common_labels(config, dataset.num_labels, int(dataset.train.positives.nnz))
     if config.train.validation == 0:
         logger.info("No trials of Gandalf or hard negatives: there is no validation split (train.validation).")
-    elif weight and has_common and num_texts <= _MAX_COMMON_TEXTS:
-        batch_size = min(config.train.batch_size, _SMALL_BATCH)
-        found["bce"] = plain | {"loss": {"classifier_bce": weight}, "train": {"batch_size": batch_size}}
-    elif num_texts > _MAX_TEXTS and (wants_points or num_hard):
+    elif num_texts > _MAX_TEXTS:
         logger.info(
             "No trials of Gandalf or hard negatives: %d train texts, and trials take too long above %d.",
             num_texts,

@@ -80,7 +80,7 @@ def test_elsewhere_the_log_is_plain_lines_that_say_why(table, tmp_path):
         "Training on 0 texts; 0 are held out, to decide when to stop and how to rank.",
         "Stopped after epoch 0 of at most 0, and kept epoch 0: a further epoch raised the score of held-out texts by",
         "Fusion weights, the best on held-out texts: dual",
-        "small batches and binary cross-entropy: held-out texts score 0 with them, 0 without.",
+        "label texts as training points (Gandalf): held-out texts score 0 with them, 0 without.",
         "Final training: all 0 texts, also those held out before, while learning rates decay to 0.",
         "Building the search index of 0 labels.",
     ):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from scipy.optimize import minimize
 
 from helpers.synthetic import QUICK, topics
 from unidex import native
@@ -35,8 +36,8 @@ def fitted(rows, examples, *, cost=0.5, tolerance=0.0, least=0.0, passes=5):
     return sparse.csr_array((values, columns, starts), shape=(len(biases), rows.shape[1])).toarray(), biases
 
 
-def slow_descent(rows, sides, label, cost, passes):
-    """The same steps one by one, by plain numbers."""
+def slow_descent(rows, sides, label, cost, passes, tolerance):
+    """The same steps one by one, by plain numbers; what a pass does not move is left out of the next ones."""
     state, mask = (0x9E3779B97F4A7C15 * (label + 1)) % 2**64, 2**64 - 1
     dense, weights, alphas = rows.toarray().astype(np.float64), np.zeros(rows.shape[1] + 1), np.zeros(len(sides))
     order = list(range(len(sides)))
@@ -47,9 +48,13 @@ def slow_descent(rows, sides, label, cost, passes):
             state ^= (state << 17) & mask
             other = state % (last + 1)
             order[last], order[other] = order[other], order[last]
-        for text in order:
+        asked, order = order, []
+        for text in asked:
             row = np.append(dense[text], 1.0)
             slope = sides[text] * (weights @ row) - 1 + alphas[text] / (2 * cost)
+            if abs(slope) < tolerance or (alphas[text] == 0 and slope >= 0):
+                continue
+            order.append(text)
             following = max(0.0, alphas[text] - slope / (row @ row + 1 / (2 * cost)))
             weights += (following - alphas[text]) * sides[text] * row
             alphas[text] = following
@@ -59,18 +64,18 @@ def slow_descent(rows, sides, label, cost, passes):
 @needs_kernels
 def test_compiled_steps_are_those_of_the_formula():
     rows, examples = problem()
-    weights, biases = fitted(rows, examples)
+    weights, biases = fitted(rows, examples, tolerance=0.1)
     for label in range(3):
-        expected = slow_descent(rows, examples.toarray()[label], label, 0.5, 5)
+        expected = slow_descent(rows, examples.toarray()[label], label, 0.5, 5, 0.1)
         assert np.allclose(weights[label], expected[:-1], atol=1e-4)
         assert np.isclose(biases[label], expected[-1], atol=1e-4)
 
 
 @needs_kernels
-def test_many_passes_end_where_the_gradient_of_the_loss_is_zero():
+def test_the_loss_is_near_its_minimum():
     rows, examples = problem(seed=1)
     cost = 0.5
-    weights, biases = fitted(rows, examples, cost=cost, passes=3000)
+    weights, biases = fitted(rows, examples, cost=cost, tolerance=0.1)
     dense = np.hstack([rows.toarray(), np.ones((TEXTS, 1))]).astype(np.float64)
     for label, sides in enumerate(examples.toarray()):
         found = np.append(weights[label], biases[label]).astype(np.float64)
@@ -78,9 +83,9 @@ def test_many_passes_end_where_the_gradient_of_the_loss_is_zero():
         def loss(at, sides=sides):
             return 0.5 * at @ at + cost * (np.maximum(0, 1 - sides * (dense @ at)) ** 2).sum()
 
-        steps = np.eye(len(found)) * 1e-5
-        gradient = np.array([(loss(found + step) - loss(found - step)) / 2e-5 for step in steps])
-        assert np.abs(gradient).max() < 1e-3
+        least = minimize(loss, np.zeros(len(found)), method="BFGS").fun
+        assert least <= loss(found) < 1.05 * least
+        assert loss(found) < 0.9 * loss(np.zeros(len(found)))
 
 
 @needs_kernels
@@ -90,9 +95,8 @@ def test_small_weights_are_left_out_and_a_tolerance_ends_the_passes():
     cut, _ = fitted(rows, examples, least=0.1)
     assert np.array_equal(cut, np.where(np.abs(whole) >= np.float32(0.1), whole, 0))
     assert 0 < np.count_nonzero(cut) < np.count_nonzero(whole)
-    one, _ = fitted(rows, examples, passes=1)
-    stopped, _ = fitted(rows, examples, tolerance=1e6)
-    assert np.array_equal(one, stopped)
+    # The first slope of every example is -1.
+    assert not fitted(rows, examples, tolerance=1.1)[0].any()
 
 
 @needs_kernels
@@ -109,7 +113,7 @@ def test_numbers_outside_the_arrays_are_refused():
 def test_examples_are_the_texts_of_a_label_hard_ones_and_random_ones_each_once():
     own = sparse.csr_array(np.array([[1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1]], dtype=np.float32))
     hard = sparse.csr_array(np.array([[1, 0, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1], [0, 0, 0, 1, 0, 1]], dtype=np.float32))
-    (found,) = linear_fit._examples(own, hard, np.random.default_rng(0))
+    (found,) = linear_fit._examples(own, hard, 20, np.random.default_rng(0))
     found = found.toarray()
     assert (found[0, :3] == [1, 1, -1]).all()
     assert (found[1] == 0).all(), "a label without texts has no classifier"

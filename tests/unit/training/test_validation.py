@@ -166,33 +166,6 @@ def test_at_most_one_variant_is_tried(changes, expected):
     assert plan_trials(topics(), load("auto", changes), 0) == expected
 
 
-def test_common_labels_are_tried_with_binary_cross_entropy(monkeypatch):
-    data, recipe = topics(), load("auto", ["train.batch_size=512", "pool.size=24"])
-    pairs = int(data.train.positives.nnz)
-    expected = {"augment": {"method": "none"}, "loss": {"classifier_bce": 1.0}, "train": {"batch_size": 128}}
-    monkeypatch.setattr(trying, "_COMMON", pairs // 24)
-    assert plan_trials(data, recipe, 0) == {"plain": {"augment": {"method": "none"}}, "bce": expected}
-    assert trying.may_try(recipe, trying._MAX_TEXTS + 1, 24, pairs)
-    # Not where a pool leaves labels out, where labels are rarer, or where nobody asks for it.
-    assert not trying.may_try(load("auto", ["pool.size=23"]), trying._MAX_TEXTS + 1, 24, pairs)
-    assert "bce" not in plan_trials(data, load("auto", ["pool.size=23"]), 0)
-    assert "bce" not in plan_trials(data, load("auto", ["loss.try_classifier_bce=0"]), 0)
-    monkeypatch.setattr(trying, "_COMMON", pairs // 24 + 1)
-    assert list(plan_trials(data, recipe, 0)) == ["plain", "gandalf"]
-
-
-def test_a_model_with_common_labels_has_the_better_trial(monkeypatch, caplog):
-    monkeypatch.setattr(trying, "_COMMON", 1)
-    with caplog.at_level(logging.INFO):
-        model = train(topics(), "auto", settings=AUTO)
-    (said,) = (record.getMessage() for record in caplog.records if record.getMessage().startswith("The model trains "))
-    assert f" {TRIALS['bce']}: " in said
-    pays = said.startswith("The model trains with ")
-    assert model.config.loss.classifier_bce == (1.0 if pays else 0.0)
-    values = [float(number) for number in re.findall(r"\d+\.\d\d", said)]
-    assert (values[0] > values[1]) == pays
-
-
 def test_labels_without_texts_are_no_training_points():
     data = topics()
     silent = Dataset("silent", Labels(Texts.of([""] * 24)), data.train)
