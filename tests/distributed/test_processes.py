@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from helpers import distributed_steps
+from helpers import distributed_steps, warm_start
 from helpers.command import run
 from helpers.synthetic import topics
 from helpers.waits import PATIENCE, wait_until
@@ -35,6 +35,23 @@ ENVIRONMENT = os.environ | {
 def torchrun(processes, *arguments, options=()):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *options]
     return [*command, *map(str, arguments)]
+
+
+def start_together(processes, *arguments, program=None):
+    """The processes of a run without torchrun, which would end the others before they notice a death themselves."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    place = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    places = [ENVIRONMENT | place | {"RANK": str(rank)} for rank in range(processes)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return [warm_start.start(*arguments, program=program, env=place, **pipes) for place in places]
+
+
+def run_together(processes, *arguments, program=None):
+    """Run them to their end."""
+    for process in start_together(processes, *arguments, program=program):
+        _, said = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, said[-3000:]
 
 
 def test_parts_and_shards_cover_everything_once():
@@ -133,17 +150,17 @@ def alone():
 
 
 @pytest.mark.parametrize(
-    ("processes", "names"), [(2, distributed_steps.ON_TWO), (3, tuple(distributed_steps.RECIPES))], ids=["2", "3"]
+    ("processes", "names"), [(2, distributed_steps.ON_TWO), (3, distributed_steps.ON_THREE)], ids=["2", "3"]
 )
 def test_twenty_steps_agree_with_one_process(processes, names, alone, tmp_path):
     positives = distributed_steps.problem().train.positives
     for rank in range(processes):
         shard = Processes(rank, processes).shard(distributed_steps.NUM_LABELS)
         assert shard.stop - 1 in positives.indices, "the last label of every shard is a positive"
-    program = distributed_steps.__file__
-    command = torchrun(processes, program, tmp_path, *names)
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    program = (
+        f"import runpy, sys; sys.path.insert(0, {PYTHONPATH[0]!r}); runpy.run_path({STEPS!r}, run_name='__main__')"
+    )
+    run_together(processes, tmp_path, *names, program=program)
     for name in names:
         found, expected = load_file(tmp_path / name), alone[name]
         assert found.keys() == expected.keys()
@@ -210,28 +227,13 @@ def ranks_of(launcher):
     return found
 
 
-def start_rank(rank, size, port, *arguments):
-    """One process of a run without torchrun, which would end the others before they notice a death themselves."""
-    place = {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    return subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
-        env=ENVIRONMENT | place,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_a_killed_rank_ends_the_run_and_any_number_of_processes_can_resume(data_folder, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     arguments = ["train", data_folder, "--recipe", "unidec", *SETTINGS, "--set", "train.epochs=8", "--out"]
     assert run(*arguments, whole).returncode == 0
-    arguments = ["-m", "unidex", *arguments]
 
     # Two processes, of which one is killed as soon as there is a checkpoint.
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    survivor, victim = (start_rank(rank, 2, port, *arguments, broken) for rank in range(2))
+    survivor, victim = start_together(2, *arguments, broken)
     work = tmp_path / "broken.training"
     wait_until(lambda: list(work.glob("training/checkpoint-*")) or survivor.poll() is not None)
     victim.kill()
@@ -244,20 +246,17 @@ def test_a_killed_rank_ends_the_run_and_any_number_of_processes_can_resume(data_
     assert not broken.exists()
 
     # Its checkpoint was written by two processes: three go on from it, and end where one would have.
-    done = subprocess.run(torchrun(3, *arguments, broken, "--resume"), env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_together(3, *arguments, broken, "--resume")
     assert_same(whole, broken, 1e-3)
     assert not work.exists()
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finding the processes of a run needs /proc")
 def test_torchrun_restarts_from_the_last_checkpoint(data_folder, tmp_path):
-    arguments = ["-m", "unidex", "train", data_folder, "--recipe", "unidec", *SETTINGS, "--set", "train.epochs=8"]
-    subprocess.run(
-        torchrun(2, *arguments, "--out", tmp_path / "whole"), env=ENVIRONMENT, check=True, capture_output=True
-    )
+    arguments = ["train", data_folder, "--recipe", "unidec", *SETTINGS, "--set", "train.epochs=8"]
+    run_together(2, *arguments, "--out", tmp_path / "whole")
     launcher = subprocess.Popen(
-        torchrun(2, *arguments, "--out", tmp_path / "broken", options=["--max-restarts=1"]),
+        torchrun(2, "-m", "unidex", *arguments, "--out", tmp_path / "broken", options=["--max-restarts=1"]),
         env=ENVIRONMENT,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,

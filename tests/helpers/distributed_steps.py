@@ -1,6 +1,6 @@
 """What each process of a test runs under torchrun: some steps of several recipes; the first writes the parameters.
 
-Run: torchrun --nproc-per-node N distributed_steps.py FOLDER [RECIPE ...]
+Run: torchrun --nproc-per-node N distributed_steps.py FOLDER RECIPE ...
 """
 
 import sys
@@ -76,8 +76,9 @@ RECIPES = {
     "decaf-tree": [*SURROGATE, *TREE, "encoder.layer_dropout=0.0", "stages.surrogate.tree.levels=[3,7]"],
 }
 
-# One recipe per mechanism: these run on two processes too, and all of them on three, whose shards differ in size.
+# One recipe per mechanism runs on two processes, the others on three, whose shards differ in size.
 ON_TWO = ("dexml-top5", "unidec", "auto", "unidec-mixed-texts", "unidec-own", "cascadexml-chunked", "decaf")
+ON_THREE = tuple(name for name in RECIPES if name not in ON_TWO)
 
 
 def problem():
@@ -111,7 +112,7 @@ def parameters(name, processes):
 
 
 if __name__ == "__main__":
-    names = sys.argv[2:] or list(RECIPES)
+    names = sys.argv[2:]
     # Before the processes meet: after that, transformers writes a folder on the first of them alone.
     for recipe in names:
         settings_of(recipe)
