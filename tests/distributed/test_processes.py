@@ -157,9 +157,8 @@ def test_twenty_steps_agree_with_one_process(processes, names, alone, tmp_path):
     for rank in range(processes):
         shard = Processes(rank, processes).shard(distributed_steps.NUM_LABELS)
         assert shard.stop - 1 in positives.indices, "the last label of every shard is a positive"
-    program = (
-        f"import runpy, sys; sys.path.insert(0, {PYTHONPATH[0]!r}); runpy.run_path({STEPS!r}, run_name='__main__')"
-    )
+    path, steps = PYTHONPATH[0], distributed_steps.__file__
+    program = f"import runpy, sys; sys.path.insert(0, {path!r}); runpy.run_path({steps!r}, run_name='__main__')"
     run_together(processes, tmp_path, *names, program=program)
     for name in names:
         found, expected = load_file(tmp_path / name), alone[name]

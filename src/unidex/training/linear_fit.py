@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 # More texts take too long, and larger sets have more texts per label for the heads to learn from.
 MAX_TEXTS = 100_000
-_COST, _TOLERANCE, _LEAST_WEIGHT, _PASSES = 0.3, 0.1, 0.1, 5
+_COST, _TOLERANCE, _LEAST_WEIGHT, _PASSES = 0.5, 0.05, 0.1, 5
 # Negatives: texts that have a label among so many best ones, and random texts per text of the label; fewer where texts
 # are long and many, so that either kind has so many features in all.
 _PLACES, _MIN_PLACES = 100, 20
