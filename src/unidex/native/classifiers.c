@@ -43,17 +43,16 @@ static void fit_one(Csr texts, Csr examples, int64_t label, int64_t features, De
         alphas[at] = 0;
         order[at] = (int32_t)at;
     }
-    /* An example that a pass does not move is left out of the next ones. */
-    for (int64_t pass = 0; pass < descent.passes && count; pass++) {
-        int64_t moved = 0;
+    for (int64_t pass = 0; pass < descent.passes; pass++) {
+        float largest = 0;
         shuffle(order, count, &state);
         for (int64_t place = 0; place < count; place++) {
             int32_t at = order[place], text = examples.columns[first + at];
             if (place + 1 < count) fetch_row(texts, examples.columns[first + order[place + 1]]);
             float side = examples.values[first + at], alpha = alphas[at];
             float slope = side * (product(texts, text, weights) + weights[features]) - 1 + ridge * alpha;
-            if (fabsf(slope) < descent.tolerance || (alpha == 0 && slope >= 0)) continue;
-            order[moved++] = at;
+            if (alpha == 0 && slope >= 0) continue;
+            if (fabsf(slope) > largest) largest = fabsf(slope);
             /* A row has the length 1, and 1 more for the bias; an empty one has the bias alone. */
             float size = texts.starts[text] == texts.starts[text + 1] ? 1 : 2;
             float next = alpha - slope / (size + ridge);
@@ -65,7 +64,7 @@ static void fit_one(Csr texts, Csr examples, int64_t label, int64_t features, De
             for (int32_t entry = texts.starts[text]; entry < texts.starts[text + 1]; entry++)
                 weights[texts.columns[entry]] += step * texts.values[entry];
         }
-        count = moved;
+        if (largest < descent.tolerance) break;
     }
 }
 

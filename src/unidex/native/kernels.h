@@ -201,7 +201,7 @@ int score_trees(Trees trees, const float *columns, int64_t pairs, double *scores
 /* classifiers.c */
 typedef struct {
     float cost;      /* of an example on the wrong side */
-    float tolerance; /* an example with a smaller slope is not moved */
+    float tolerance; /* a pass whose largest slope is below it is the last one */
     float least;     /* smaller weights are left out */
     int64_t passes;
 } Descent;

@@ -51,7 +51,7 @@ _CANDIDATES = 64
 # With fewer answered texts, others decide too.
 _MIN_ANSWERED = 10
 # What a further part of the score must raise the metric by, as a share: it costs time, and held-out texts may err.
-_MIN_GAIN = 0.004
+_MIN_GAIN = 0.003
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ def fitted(rows, examples, *, cost=0.5, tolerance=0.0, least=0.0, passes=5):
     return sparse.csr_array((values, columns, starts), shape=(len(biases), rows.shape[1])).toarray(), biases
 
 
-def slow_descent(rows, sides, label, cost, passes, tolerance):
-    """The same steps one by one, by plain numbers; what a pass does not move is left out of the next ones."""
+def slow_descent(rows, sides, label, cost, passes):
+    """The same steps one by one, by plain numbers."""
     state, mask = (0x9E3779B97F4A7C15 * (label + 1)) % 2**64, 2**64 - 1
     dense, weights, alphas = rows.toarray().astype(np.float64), np.zeros(rows.shape[1] + 1), np.zeros(len(sides))
     order = list(range(len(sides)))
@@ -48,13 +48,9 @@ def slow_descent(rows, sides, label, cost, passes, tolerance):
             state ^= (state << 17) & mask
             other = state % (last + 1)
             order[last], order[other] = order[other], order[last]
-        asked, order = order, []
-        for text in asked:
+        for text in order:
             row = np.append(dense[text], 1.0)
             slope = sides[text] * (weights @ row) - 1 + alphas[text] / (2 * cost)
-            if abs(slope) < tolerance or (alphas[text] == 0 and slope >= 0):
-                continue
-            order.append(text)
             following = max(0.0, alphas[text] - slope / (row @ row + 1 / (2 * cost)))
             weights += (following - alphas[text]) * sides[text] * row
             alphas[text] = following
@@ -64,9 +60,9 @@ def slow_descent(rows, sides, label, cost, passes, tolerance):
 @needs_kernels
 def test_compiled_steps_are_those_of_the_formula():
     rows, examples = problem()
-    weights, biases = fitted(rows, examples, tolerance=0.1)
+    weights, biases = fitted(rows, examples)
     for label in range(3):
-        expected = slow_descent(rows, examples.toarray()[label], label, 0.5, 5, 0.1)
+        expected = slow_descent(rows, examples.toarray()[label], label, 0.5, 5)
         assert np.allclose(weights[label], expected[:-1], atol=1e-4)
         assert np.isclose(biases[label], expected[-1], atol=1e-4)
 
@@ -75,7 +71,7 @@ def test_compiled_steps_are_those_of_the_formula():
 def test_the_loss_is_near_its_minimum():
     rows, examples = problem(seed=1)
     cost = 0.5
-    weights, biases = fitted(rows, examples, cost=cost, tolerance=0.1)
+    weights, biases = fitted(rows, examples, cost=cost, tolerance=0.05)
     dense = np.hstack([rows.toarray(), np.ones((TEXTS, 1))]).astype(np.float64)
     for label, sides in enumerate(examples.toarray()):
         found = np.append(weights[label], biases[label]).astype(np.float64)
@@ -84,7 +80,7 @@ def test_the_loss_is_near_its_minimum():
             return 0.5 * at @ at + cost * (np.maximum(0, 1 - sides * (dense @ at)) ** 2).sum()
 
         least = minimize(loss, np.zeros(len(found)), method="BFGS").fun
-        assert least <= loss(found) < 1.05 * least
+        assert least <= loss(found) < 1.02 * least
         assert loss(found) < 0.9 * loss(np.zeros(len(found)))
 
 
@@ -95,8 +91,9 @@ def test_small_weights_are_left_out_and_a_tolerance_ends_the_passes():
     cut, _ = fitted(rows, examples, least=0.1)
     assert np.array_equal(cut, np.where(np.abs(whole) >= np.float32(0.1), whole, 0))
     assert 0 < np.count_nonzero(cut) < np.count_nonzero(whole)
-    # The first slope of every example is -1.
-    assert not fitted(rows, examples, tolerance=1.1)[0].any()
+    one, _ = fitted(rows, examples, passes=1)
+    stopped, _ = fitted(rows, examples, tolerance=1e6)
+    assert np.array_equal(one, stopped)
 
 
 @needs_kernels
