@@ -43,6 +43,7 @@ VARIANTS = {
     "with subword tokens": ["features.subwords=true"],
     "initial vectors of wordllama": ["encoder.path=wordllama"],
     "weighted sum, no ranker": ["predict.rank=sum"],
+    "without linear classifiers": ["predict.linear=false"],
     "favour accuracy": ["predict.favour=accuracy"],
     "favour rare": ["predict.favour=rare"],
     "without neighbours": ["predict.choose_knn=false"],

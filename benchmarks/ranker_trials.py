@@ -1,7 +1,7 @@
 """What the parts of the learned ranker of `auto` bring, and what could make it better, judged on a part of train.
 
 Run: python benchmarks/ranker_trials.py DATA [--text title] [--max-texts 10000] [--seeds 1] [--only "NAME;..."]
-`auto` is trained once per seed, without trials. Its candidates for the held-out texts and for the judged ones are kept,
+`auto` is trained once per seed, without trials and linear classifiers. Its candidates for the held-out texts and for the judged ones are kept,
 and each row is a ranker that is fitted to the former: the mean over trainings and over fits with several seeds of
 LightGBM, and the difference from the first row. With several trainings each difference has its standard deviation over
 them; with one, the last column is the standard deviation of P@1 over the fits.
@@ -268,7 +268,7 @@ def judge_of(dataset: Any, seed: int) -> Judge:
         kept["positives"] = self.dataset.train.positives[self.rows]
         return train_vectors(self, network, layout)
 
-    settings = ["pool.try_hard_negatives=0", "augment.method=none"]
+    settings = ["pool.try_hard_negatives=0", "augment.method=none", "predict.linear=false"]
     with (
         mock.patch.object(validation, "fit_ranker", keeping),
         mock.patch.object(validation.Validation, "_train_vectors", keeping_vectors),

@@ -41,7 +41,7 @@ _PLACES, _MIN_PLACES = 100, 20
 _RANDOM_PER_TEXT, _MIN_RANDOM_PER_TEXT, _MAX_RANDOM = 20, 5, 1000
 _MAX_ENTRIES = 200_000_000
 # The best labels of so many pairs of a text and a label are worked out; of more, those of some texts.
-_MAX_SEARCHED = 200_000_000
+_MAX_SEARCHED = 300_000_000
 _LABELS_AT_ONCE, _BLOCKS_AT_ONCE, _TEXTS_AT_ONCE = 256, 16, 1024
 _LINEAR = 5  # part of a seed: batching has 0 to 2, clusters of a surrogate 3, the label tree 4
 
