@@ -1,13 +1,15 @@
 """Recipes with a transformer beside sentence-transformers at equal CPU time, from the same weights.
 
-usage: python benchmarks/transformer_losses.py DATA SYSTEM [--set KEY=VALUE] [--epochs 1] [--out runs.jsonl]
-       python benchmarks/transformer_losses.py DATA mnrl|cached --seconds 200 [--rate 1e-4] [--out runs.jsonl]
+usage: python benchmarks/transformer_losses.py DATA SYSTEM --seconds 110 [--set KEY=VALUE] [--out runs.jsonl]
+       python benchmarks/transformer_losses.py DATA SYSTEM --steps 30 [--out runs.jsonl]
        python benchmarks/transformer_losses.py --table runs.jsonl
 
 SYSTEM is one of `SYSTEMS` below, or a loss of sentence-transformers: mnrl (MultipleNegativesRankingLoss) or cached (its
-cached form), on all pairs of a train text and one of its labels, for as many CPU seconds as given. All systems train in
-one thread. CPU seconds include tokens, training, held-out texts and the vectors of all labels: the model is then
-ready to predict. Our dual encoders and classifiers are ranked by their scores alone (no kNN part, no learned ranker).
+cached form), on all pairs of a train text and one of its labels. All systems train in one thread, for as many CPU
+seconds or steps as given; learning rates have then decayed to 0. CPU seconds include tokens, training, held-out texts
+and the vectors of all labels: the model is then ready to predict. So steps end when --spare seconds are left, by
+default the time of the vectors of all labels. Our dual encoders and classifiers are ranked by their scores alone (no
+kNN part, no learned ranker).
 
 With --judge validation a tenth of the train texts takes the place of the test texts, to choose settings.
 """
@@ -20,9 +22,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -33,13 +38,15 @@ from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.encoders.transformer import TransformerEncoder
-from unidex.nn.token_vectors import minilm_folder
+from unidex.nn.token_vectors import MINILM, minilm_folder
+from unidex.scoring.pretrained_encoder import PretrainedEncoder
 from unidex.topk import TopK
 from unidex.training.loop import Trainer
 from unidex.verbs.score import score_topk
 from unidex.verbs.train import train
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
+TIMED_LABELS = 512
 PEERS = {"mnrl": "MultipleNegativesRankingLoss", "cached": "CachedMultipleNegativesRankingLoss"}
 # What makes each recipe one of minutes on a CPU: losses and the encoder's learning rate are the recipe's own. Heads are
 # on the encoder's vectors, pools are of the batch's own labels without mining, which would encode all texts and labels.
@@ -120,9 +127,10 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=0, help="train on so many texts, drawn at random; 0 for all")
     parser.add_argument("--labels", type=int, default=0, help="so many labels, drawn at random, and their texts")
     parser.add_argument("--judged", type=int, default=0, help="judge on so many texts, drawn at random; 0 for all")
-    parser.add_argument("--seconds", type=float, default=0.0, help="CPU seconds of sentence-transformers")
+    parser.add_argument("--seconds", type=float, default=0.0, help="CPU seconds; 0 for whole epochs (ours alone)")
+    parser.add_argument("--spare", type=float, help="CPU seconds that are left after the last step; ours alone")
+    parser.add_argument("--steps", type=int, default=0, help="steps in the place of seconds")
     parser.add_argument("--rate", type=float, default=1e-4, help="learning rate of sentence-transformers")
-    parser.add_argument("--steps", type=int, default=0, help="steps of sentence-transformers in the place of seconds")
     parser.add_argument("--scale", type=float, default=20.0, help="1 over the temperature of sentence-transformers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--peer", default=sys.executable, help="python with sentence-transformers")
@@ -136,7 +144,12 @@ def main() -> None:
     dataset = _prepared(read(chosen.data, ReadOptions(text=chosen.text)), chosen)
     rows = _theirs(dataset, chosen) if chosen.system in PEERS else _ours(dataset, chosen)
     about = {"data": dataset.name, "judge": chosen.judge, "texts": len(dataset.train), "batch": chosen.batch}
-    about |= {"seed": chosen.seed, "epochs": chosen.epochs, "is_equal_steps": bool(chosen.steps)}
+    about |= {
+        "seed": chosen.seed,
+        "epochs": chosen.epochs,
+        "is_equal_steps": bool(chosen.steps),
+        "budget": chosen.seconds,
+    }
     about["settings"] = [f"rate={chosen.rate:g}"] if chosen.system in PEERS else chosen.settings
     rows = [about | row for row in rows]
     _print_table(rows)
@@ -174,22 +187,66 @@ def _with_labels(split: Split, kept: NDArray[np.int64]) -> Split:
     return replace(split, positives=positives, filter_pairs=filter_pairs).take(rows)
 
 
+class Clock:
+    """Steps of a run, which end after as many CPU seconds or steps as given, and what they encode.
+
+    The limit is of the first stage: a later one has the epochs that its settings say.
+    """
+
+    def __init__(self, seconds: float, steps: int) -> None:
+        self.max_seconds, self.max_steps = seconds, steps
+        self.num_steps, self.num_encoded, self.seconds = 0, 0, 0.0
+        self.started = time.process_time()
+        self._first: Trainer | None = None
+
+    def done(self) -> float:
+        """The share of the run that is over."""
+        if self.max_steps:
+            return self.num_steps / self.max_steps
+        return (time.process_time() - self.started) / self.max_seconds if self.max_seconds else 0.0
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count what all trainers do, and end the steps of the first one when it is time."""
+        forward, step = TransformerEncoder.forward, Trainer._step
+
+        def counted(encoder: TransformerEncoder, rows: Any, *more: Any) -> Any:
+            self.num_encoded += len(rows) if encoder.training else 0
+            return forward(encoder, rows, *more)
+
+        def timed(trainer: Trainer, *arguments: Any) -> Any:
+            self._first = self._first or trainer
+            is_limited = trainer is self._first and bool(self.max_seconds or self.max_steps)
+            if is_limited:
+                done = self.done()
+                if done >= 1:
+                    return torch.zeros(())
+                # Learning rates follow the clock.
+                trainer.step = int(done * trainer.num_steps)
+            begun = time.process_time()
+            value = step(trainer, *arguments)
+            self.seconds += time.process_time() - begun
+            self.num_steps += 1
+            return value
+
+        with (
+            mock.patch.object(TransformerEncoder, "forward", counted),
+            mock.patch.object(Trainer, "_step", timed),
+        ):
+            yield
+
+
+def _seconds_of_labels(dataset: Dataset, max_length: int) -> float:
+    """CPU seconds of the vectors of all labels, by the time of some of them."""
+    rows = np.random.default_rng(0).permutation(dataset.num_labels)[:TIMED_LABELS]
+    encoder = PretrainedEncoder(MINILM, max_length)
+    encoder([dataset.labels.texts[row] for row in rows[:64]])
+    started = time.process_time()
+    encoder([dataset.labels.texts[row] for row in rows])
+    return (time.process_time() - started) * dataset.num_labels / len(rows)
+
+
 def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
-    encoded, in_steps = 0, 0.0
-    forward, step = TransformerEncoder.forward, Trainer._step
-
-    def counted(self: TransformerEncoder, rows: Any, *more: Any) -> Any:
-        nonlocal encoded
-        encoded += len(rows) if self.training else 0
-        return forward(self, rows, *more)
-
-    def timed(self: Trainer, *arguments: Any) -> Any:
-        nonlocal in_steps
-        begun = time.process_time()
-        value = step(self, *arguments)
-        in_steps += time.process_time() - begun
-        return value
-
     sizes = (
         f"train.epochs={chosen.epochs}",
         f"train.batch_size={chosen.batch}",
@@ -197,23 +254,22 @@ def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     )
     recipe, own = SYSTEMS[chosen.system]
     settings = [*_COMMON, *sizes, *own, *chosen.settings]
-    TransformerEncoder.forward, Trainer._step = counted, timed  # type: ignore[method-assign]
-    started = time.process_time()
-    try:
+    seconds = chosen.seconds
+    if seconds:
+        seconds -= _seconds_of_labels(dataset, chosen.max_length) if chosen.spare is None else chosen.spare
+    clock = Clock(seconds, chosen.steps)
+    with clock.watching():
         # Without test texts: their time is none of training.
         seen = replace(dataset, test=Split.empty(dataset.num_labels))
         model = train(seen, recipe, settings=settings, seed=chosen.seed)
-    finally:
-        TransformerEncoder.forward, Trainer._step = forward, step  # type: ignore[method-assign]
-    seconds = time.process_time() - started
-    training = model.metrics["training"]
-    steps = training.get("steps") or sum(stage["steps"] for stage in training["stages"].values())
+    seconds = time.process_time() - clock.started
     heads = model.scorer.layout.heads
     rows = []
     for mode in ("both", *heads) if len(heads) > 1 else heads:
         found = model.topk(list(dataset.test.texts), 20, mode=mode)
-        more = {"cpu_seconds_of_steps": in_steps, "fusion": model.config.predict.fusion}
-        rows.append(_row(f"`{chosen.system}`, {mode}", seconds, steps, encoded, found, dataset, more))
+        more = {"cpu_seconds_of_steps": clock.seconds, "fusion": model.config.predict.fusion}
+        counts = (seconds, clock.num_steps, clock.num_encoded)
+        rows.append(_row(f"`{chosen.system}`, {mode}", *counts, found, dataset, more))
     return rows
 
 
