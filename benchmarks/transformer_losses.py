@@ -198,12 +198,14 @@ class Clock:
         self.num_steps, self.num_encoded, self.seconds = 0, 0, 0.0
         self.started = time.process_time()
         self._first: Trainer | None = None
+        self._first_step = 0.0
 
     def done(self) -> float:
-        """The share of the run that is over."""
+        """The share of the steps that is over; what came before the first step is no part of it."""
         if self.max_steps:
             return self.num_steps / self.max_steps
-        return (time.process_time() - self.started) / self.max_seconds if self.max_seconds else 0.0
+        left = self.started + self.max_seconds - self._first_step
+        return (time.process_time() - self._first_step) / left if left > 0 else 1.0
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -215,7 +217,8 @@ class Clock:
             return forward(encoder, rows, *more)
 
         def timed(trainer: Trainer, *arguments: Any) -> Any:
-            self._first = self._first or trainer
+            if self._first is None:
+                self._first, self._first_step = trainer, time.process_time()
             is_limited = trainer is self._first and bool(self.max_seconds or self.max_steps)
             if is_limited:
                 done = self.done()
