@@ -164,6 +164,11 @@ class DiskIndex(Index):
         found: NDArray[np.float32] = rows.astype(np.float32, copy=False)[places]
         return found
 
+    def all_vectors(self) -> NDArray[np.float32] | None:
+        """The mapped ones where they fit into memory and there are no others."""
+        is_plain = self._stored.dtype == np.float32 and not self._is_beyond_memory and not len(self._added)
+        return self._stored if is_plain else None
+
     def _search(self, queries_BD: Vectors, k: int, hidden: NDArray[np.bool_] | None, num_visible: int) -> TopK:
         queries = as_array(queries_BD)
         wanted = max(self._settings.candidates or num_candidates(self.num_ids), CANDIDATES_PER_PLACE * k)
