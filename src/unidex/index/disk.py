@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ConfigError, ModelError
-from unidex.index.base import Index, Vectors, check_vectors, check_whole_numbers
+from unidex.index.base import Index
+from unidex.index.checks import Vectors, check_vectors, check_whole_numbers
 from unidex.index.disk_lists import VECTORS, Building, num_candidates, num_probes, padded
 from unidex.index.exact import RowSource, search_exact
 from unidex.index.faiss_library import as_array, library, reading, threads_for
