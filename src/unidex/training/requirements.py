@@ -35,7 +35,8 @@ LABEL_MARKS = 1  # byte of a label: the mark that it was removed
 EVALUATED = 20  # bytes of a label's hits at three places, its truth and its weight
 LEXICAL_ENTRIES = 1.1  # words and n-grams per byte of a label text
 STORED = {"float32": 1, "int8": 1 / 4, "int6": 1 / 5}  # a saved table of features beside that of training
-LEXICAL_BLOCK = 200 << 20  # a block of words while those of very many labels are put into files
+# While words of very many labels are put into files: bytes of a label, and of a block of labels at most.
+LEXICAL_FILED, LEXICAL_BLOCK = 165, 700 << 20
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ class _Terms:
     def lexical(self) -> int:
         """Columns and weights of the words and n-grams of labels, and half of them by word; or a block of them."""
         if self.maps_words:
-            return LEXICAL_BLOCK
+            return min(LEXICAL_FILED * self.sizes.num_labels, LEXICAL_BLOCK) + NUMBER * self.sizes.num_labels
         return round(1.5 * ENTRY * LEXICAL_ENTRIES * self.sizes.label_bytes * self.sizes.num_labels)
 
     @property

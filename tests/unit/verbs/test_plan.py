@@ -70,7 +70,7 @@ def test_words_of_very_many_labels_are_in_files():
     assert few[FIT].memory["words of labels"] == round(1.5 * 8 * 1.1 * 30 * 200_000)
     assert "words of labels" not in few[FIT].disk
     assert "words of labels" in few[TEST].memory
-    assert many[FIT].memory["words of labels"] == 200 << 20
+    assert many[FIT].memory["words of labels"] == (165 + 4) * 2_000_000
     assert "words of labels" not in many[TEST].memory
     assert many[FIT].disk["words of labels"] == 2_000_000 * (2 * 30 + 24)
 
