@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from typing import Annotated
 
@@ -34,6 +35,9 @@ from unidex.cli.train import train
 from unidex.cli.tune import tune
 from unidex.errors import UnidexError
 from unidex.storage.disk_errors import as_disk_error
+
+# Torch raises a RuntimeError, whose words alone say that memory is short.
+_TORCH_LACKS_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory")
 
 app = typer.Typer(
     name="unidex",
@@ -105,9 +109,9 @@ def main() -> None:
         # Keep Python from printing an error when it closes the output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except MemoryError as error:
-        _exit(1, "unidex: out of memory; use fewer texts or a machine with more memory", error)
     except Exception as error:
+        if isinstance(error, MemoryError) or _TORCH_LACKS_MEMORY.search(str(error)):
+            _exit(1, "unidex: out of memory; use fewer texts or a machine with more memory", error)
         refused = as_disk_error(getattr(error, "filename", None) or "standard output", error)
         if refused is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

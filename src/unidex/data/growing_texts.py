@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import overload
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from unidex.data.texts import Texts
 
@@ -38,6 +41,8 @@ class GrowingTexts(Sequence[str]):
     >>> texts[0] = "rose"
     >>> list(texts), texts[-1], texts == ["rose", "blue", "green"]
     (['rose', 'blue', 'green'], 'green', True)
+    >>> texts.take(np.array([2, 0])), GrowingTexts(["red", "blue"]).take(np.array([1, 0]))
+    (['green', 'rose'], ['blue', 'red'])
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -91,6 +96,12 @@ class GrowingTexts(Sequence[str]):
             return self._changed[row]
         first = len(self._packed)
         return self._packed[row] if row < first else self._added[row - first]
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> list[str]:
+        """The texts of these rows, in this order."""
+        if isinstance(self._packed, Texts) and self.is_unchanged:
+            return list(self._packed.take(rows))
+        return [self[row] for row in rows.tolist()]
 
     def __setitem__(self, at: int, text: str) -> None:
         row, first = self._row(at), len(self._packed)

@@ -155,7 +155,13 @@ class Texts(Sequence[str]):
 
     def take(self, rows: Sequence[int] | NDArray[np.integer[Any]] | slice) -> Texts:
         """The texts of these rows, in this order; no text is copied."""
-        return self._pick(rows if isinstance(rows, slice) else row_numbers(rows))
+        if isinstance(rows, slice):
+            return self._pick(rows)
+        found = self._pick(row_numbers(rows))
+        starts, ends = found._starts_of(slice(None)), found._ends
+        if not ((starts >= 0) & (starts <= ends) & (ends <= len(self._block))).all():
+            raise self._damaged()
+        return found
 
     @property
     def num_bytes(self) -> int:

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ConfigError, ModelError
-from unidex.index.base import Index, Vectors, check_vectors, check_whole_numbers
+from unidex.index.base import Index
+from unidex.index.checks import Vectors, check_vectors, check_whole_numbers
 from unidex.index.disk_lists import VECTORS, Building, num_candidates, num_probes, padded
 from unidex.index.exact import RowSource, search_exact
 from unidex.index.faiss_library import as_array, library, reading, threads_for
@@ -163,6 +164,11 @@ class DiskIndex(Index):
         rows = np.concatenate([self._stored[stored], self._added[distinct[len(stored) :] - len(self._stored)]])
         found: NDArray[np.float32] = rows.astype(np.float32, copy=False)[places]
         return found
+
+    def all_vectors(self) -> NDArray[np.float32] | None:
+        """The mapped ones where they fit into memory and there are no others."""
+        is_plain = self._stored.dtype == np.float32 and not self._is_beyond_memory and not len(self._added)
+        return self._stored if is_plain else None
 
     def _search(self, queries_BD: Vectors, k: int, hidden: NDArray[np.bool_] | None, num_visible: int) -> TopK:
         queries = as_array(queries_BD)

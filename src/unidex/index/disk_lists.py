@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex import progress
-from unidex.index.base import Vectors, check_vectors
 from unidex.index.centre_groups import CentreGroups
+from unidex.index.checks import Vectors, check_vectors
 from unidex.index.exact import RowSource
 from unidex.index.faiss_library import as_array, library, stored_vectors, threads
 from unidex.index.mapped_lists import LISTS, write_lists

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from unidex.index.base import Index, Vectors, check_k, check_vectors, hidden_labels
+from unidex.index.base import Index
 from unidex.index.best_places import GROUP, best_of_all
+from unidex.index.checks import Vectors, check_k, check_vectors, hidden_labels
 from unidex.index.stored_rows import read_rows, write_rows
 from unidex.storage.growing_rows import GrowingRows
 from unidex.topk import TopK

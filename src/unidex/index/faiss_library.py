@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
-from unidex.index.base import Index, Vectors
+from unidex.index.base import Index
+from unidex.index.checks import Vectors
 from unidex.index.exact import search_exact
 from unidex.topk import TopK
 

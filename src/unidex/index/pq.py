@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
-from unidex.index.base import Vectors, check_vectors, check_whole_numbers
+from unidex.index.checks import Vectors, check_vectors, check_whole_numbers
 from unidex.index.faiss_library import StoredVectors, as_array, library, reading, stored_vectors, threads, threads_for
 from unidex.index.point_labels import Points
 from unidex.index.stored_rows import read_rows, write_rows

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from unidex import progress
 from unidex.errors import ConfigError, UnidexError, quoted
-from unidex.index.base import Index, Vectors, check_vectors
+from unidex.index.base import Index
+from unidex.index.checks import Vectors, check_vectors
 from unidex.index.exact import search_exact
 from unidex.index.faiss_library import as_array, reading
 from unidex.topk import PADDING, TopK

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unidex.index.base import Index, Vectors
+from unidex.index.base import Index
+from unidex.index.checks import Vectors
 from unidex.index.exact import RowSource, search_exact
 from unidex.topk import TopK
 

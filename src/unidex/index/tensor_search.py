@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from unidex.index.base import Vectors
 from unidex.index.best_places import WIDTH_MULTIPLE, best_of_all
+from unidex.index.checks import Vectors
 from unidex.index.running_best import RunningTopK
 from unidex.sparse_rows import find_sorted
 from unidex.topk import TopK

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unidex.errors import ModelError
-from unidex.index.base import Index, Vectors, check_ids, check_vectors
+from unidex.index.base import Index
 from unidex.index.best_places import WIDTH_MULTIPLE
+from unidex.index.checks import Vectors, check_ids, check_vectors
 from unidex.index.exact import as_rows
 from unidex.index.stored_rows import read_rows, write_rows
 from unidex.index.tensor_search import as_tensor

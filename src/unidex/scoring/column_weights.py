@@ -87,7 +87,7 @@ class ColumnWeights:
         """Rows with the number of their words and their norms."""
         counts, norms = [np.empty(0, dtype=np.int64)], [np.empty(0)]
         for first in range(0, rows_RF.shape[0], _ROWS_AT_ONCE):
-            own = rows_RF[first : first + _ROWS_AT_ONCE]
+            own = rows_RF if rows_RF.shape[0] <= _ROWS_AT_ONCE else rows_RF[first : first + _ROWS_AT_ONCE]
             words_so_far = np.append(0, np.cumsum(own.indices < HALF))
             counts.append(np.diff(words_so_far[own.indptr]))
             norms.append(word_norms(own, self.idf))

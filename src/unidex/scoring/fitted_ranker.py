@@ -8,7 +8,7 @@ from unidex.errors import ModelError, quoted
 from unidex.scoring.boosted_trees import BoostedTrees
 from unidex.scoring.decision_tree import DecisionTreeFusion
 from unidex.scoring.linear_ranker import LinearWeights
-from unidex.scoring.scorer import FittedRanker
+from unidex.scoring.rankers import FittedRanker
 
 
 def read_ranker(values: Any) -> FittedRanker:

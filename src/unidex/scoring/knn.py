@@ -16,22 +16,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from unidex import native
-from unidex.data.dataset import canonical
 from unidex.errors import ModelError
-from unidex.index.base import read_manifest, saved_folder
+from unidex.index.manifest import read_manifest, saved_folder
+from unidex.scoring.knn_pairs import checked_pairs, read_pairs, save_pairs, stores_targets
 from unidex.scoring.label_texts import LabelTexts
 from unidex.scoring.nearest_texts import NearestTexts
 from unidex.scoring.snippets import Snippets
 from unidex.sparse_rows import sparse_product, unchecked_csr
-from unidex.storage.mapped import load_array
-from unidex.storage.small_numbers import load_numbers, save_numbers
 from unidex.topk import TopK
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _KIND = "neighbours"  # the name in model folders since format 1
-MAPPED_ABOVE = 1 << 24  # pairs; fewer are read into memory
 # Training texts of one label that a text is compared with, beside the label's own among the nearest of all labels.
 COMPARED, AMONG_NEAREST = 1 << 9, 256
 _LOWEST = np.finfo(np.float32).min
@@ -97,7 +94,7 @@ class KnnPart:
             raise ValueError(
                 f"there must be one snippet per training text ({len(texts)}), but there are {len(snippets)}"
             )
-        return cls(texts, _checked_positives(positives, len(texts), None), num_nearest, temperature, snippets)
+        return cls(texts, checked_pairs(positives, len(texts), None), num_nearest, temperature, snippets)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -116,17 +113,7 @@ class KnnPart:
                 f"{folder} is not a whole kNN part ({type(error).__name__}: {error}); build it again"
             ) from None
         num_texts = manifest["num_ids"]
-        mapped = num_pairs > MAPPED_ABOVE
-        starts = load_numbers(folder / "starts", (num_texts + 1,), _index_type(num_pairs), mapped=mapped)
-        labels = load_numbers(folder / "labels", (num_pairs,), np.int32, mapped=mapped)
-        _check_pairs(folder, starts, labels, num_labels)
-        if has_targets:
-            targets = load_array(folder / "targets.npy", (num_pairs,), mapped=mapped)
-            if targets.dtype != np.float32 or not np.isfinite(targets).all():
-                raise ModelError(f"{folder / 'targets.npy'} must hold finite float32, but does not; build it again")
-        else:
-            targets = np.ones(num_pairs, dtype=np.float32)
-        positives = sparse.csr_array((targets, labels, starts), shape=(num_texts, num_labels))
+        positives = read_pairs(folder, (num_texts, num_labels), num_pairs, has_targets=has_targets)
         texts = NearestTexts.read(folder, num_texts, manifest["dim"])
         snippets = Snippets.read(folder, num_texts, snippet_length) if snippet_length > 0 else None
         return cls(texts, positives, num_nearest, temperature, snippets)
@@ -134,8 +121,7 @@ class KnnPart:
     def save(self, folder: Path) -> None:
         """Write ``manifest.json``, vectors, pairs (``targets.npy`` only where some are not 1), and snippets if any."""
         pairs = self._positives
-        # Of many pairs, also where all are 1: they are mapped.
-        has_targets = pairs.nnz > MAPPED_ABOVE or bool((pairs.data != 1).any())
+        has_targets = stores_targets(pairs)
         settings = {
             "num_neighbours": self.num_nearest,
             "temperature": self.temperature,
@@ -149,10 +135,7 @@ class KnnPart:
             self._texts.write(new)
             if self.snippets is not None:
                 self.snippets.write(new)
-            save_numbers(new / "starts", pairs.indptr.astype(_index_type(pairs.nnz), copy=False))
-            save_numbers(new / "labels", pairs.indices.astype(np.int32, copy=False))
-            if has_targets:
-                np.save(new / "targets.npy", pairs.data)
+            save_pairs(new, pairs, has_targets=has_targets)
 
     @property
     def num_texts(self) -> int:
@@ -211,7 +194,7 @@ class KnnPart:
         Args:
             queries_BD: one vector per text.
             excluded: as for ``nearest``.
-            hidden_L: labels that get no score (removed, forbidden), as ``index.base.hidden_labels`` gives them.
+            hidden_L: labels that get no score (removed, forbidden), as ``index.checks.hidden_labels`` gives them.
         """
         return self.scores_of(self.nearest(queries_BD, excluded=excluded), hidden_L)
 
@@ -270,7 +253,7 @@ class KnnPart:
         """
         if texts is not None and len(texts) != len(vectors):
             raise ValueError(f"there must be one text per vector ({len(vectors)}), but are {len(texts)}")
-        pairs = _checked_positives(positives, len(vectors), self.num_labels)
+        pairs = checked_pairs(positives, len(vectors), self.num_labels)
         ids = self._texts.add(vectors)
         self._positives = sparse.csr_array(sparse.vstack([self._positives, pairs], format="csr"))
         self._label_texts = None
@@ -280,11 +263,11 @@ class KnnPart:
 
     def join(self, ids: NDArray[np.int64], positives: sparse.csr_array) -> None:
         """Give training texts further labels, one row of positives each; a target that is there already stays."""
-        pairs = _checked_positives(positives, len(ids), self.num_labels)
+        pairs = checked_pairs(positives, len(ids), self.num_labels)
         ones = np.ones(len(ids), dtype=np.float32)
         spread = sparse.csr_array((ones, (ids, np.arange(len(ids)))), shape=(self.num_texts, len(ids)))
         further = sparse.csr_array(spread @ pairs)
-        self._positives = _checked_positives(self._positives.maximum(further), self.num_texts, self.num_labels)
+        self._positives = checked_pairs(self._positives.maximum(further), self.num_texts, self.num_labels)
         self._label_texts = None
 
     def grow(self, num_labels: int) -> None:
@@ -320,36 +303,6 @@ def _check_settings(num_nearest: int, temperature: float) -> None:
         raise ValueError(f"num_nearest must be at least 1, but is {num_nearest}")
     if not (np.isfinite(temperature) and temperature > 0):
         raise ValueError(f"temperature must be > 0, but is {temperature}; typical values are 0.02-0.1")
-
-
-def _checked_positives(positives: sparse.csr_array, num_texts: int, num_labels: int | None) -> sparse.csr_array:
-    """Targets as float32 with sorted int32 columns; refuse a wrong number of rows or columns."""
-    if positives.shape[0] != num_texts:
-        raise ValueError(f"positives must have one row per training text ({num_texts}), but have {positives.shape[0]}")
-    if num_labels is not None and positives.shape[1] != num_labels:
-        raise ValueError(
-            f"positives must have one column per label ({num_labels}), but have {positives.shape[1]}; "
-            "grow the part first where labels were added"
-        )
-    pairs = canonical(positives, np.float32)
-    if not np.isfinite(pairs.data).all():
-        raise ValueError("targets must be finite numbers, but some are not")
-    # int32 columns: scipy widens them by itself where there are more pairs than int32 counts.
-    arrays = (pairs.data, pairs.indices.astype(np.int32), pairs.indptr.astype(_index_type(pairs.nnz)))
-    return sparse.csr_array(arrays, shape=pairs.shape)
-
-
-def _index_type(num_pairs: int) -> type[np.signedinteger[Any]]:
-    return np.int32 if num_pairs <= np.iinfo(np.int32).max else np.int64
-
-
-def _check_pairs(folder: Path, starts: NDArray[Any], labels: NDArray[Any], num_labels: int) -> None:
-    whole = np.issubdtype(starts.dtype, np.signedinteger) and np.issubdtype(labels.dtype, np.signedinteger)
-    fits = whole and starts[0] == 0 and starts[-1] == len(labels) and bool((np.diff(starts) >= 0).all())
-    if not fits or (len(labels) and (labels.min() < 0 or labels.max() >= num_labels)):
-        raise ModelError(
-            f"{folder} must hold pairs of texts and labels below {num_labels}, but does not; build it again"
-        )
 
 
 def _without_columns(scores_BL: sparse.csr_array, hidden_L: NDArray[np.bool_]) -> sparse.csr_array:

@@ -168,9 +168,9 @@ class LexicalPart:
         return bool(len(self._further_labels))
 
     def rows_of(self, labels: NDArray[np.int64]) -> TextRows:
-        """The own texts of distinct labels, ascending."""
+        """The own texts of labels."""
         assert isinstance(self._labels, MappedWords)
-        return self._labels.rows_of(labels)[0]
+        return self._labels.rows_at(labels)
 
     def sizes(self, ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:
         """The number of words and n-grams of labels."""

@@ -81,7 +81,7 @@ class MappedMatches(MatchFinder):
         folder, number = Path(owned.name), len(label_texts)
         further, labels = further_texts(concepts or {})
         blocks = chain(match_keys(label_texts, reading), match_keys(further, reading))
-        write_match_files(folder, blocks, np.concatenate([np.arange(number), labels]))
+        write_match_files(folder, blocks, _labels_of_rows(number, labels))
         return cls(MatchFiles(folder, number), number, reading, owned)
 
     @classmethod
@@ -237,7 +237,7 @@ class MappedMatches(MatchFinder):
                 return int(self._files.ambiguities_R[same[0]])
         return 0
 
-    def _all_rows(self) -> tuple[NDArray[np.int64], Iterator[Keys]]:
+    def _all_rows(self) -> tuple[NDArray[np.int32], Iterator[Keys]]:
         """The labels of all rows, own texts before further ones, and the words of the rows in blocks."""
         stored = self._files.rows
         further = [
@@ -253,7 +253,7 @@ class MappedMatches(MatchFinder):
         further += [(label, keys) for label, texts in self._changed.items() for keys in texts[1:]]
         further.sort(key=lambda pair: pair[0])
         labels = np.array([label for label, _ in further], dtype=np.int64)
-        return np.concatenate([np.arange(self._num_labels), labels]), self._blocks([keys for _, keys in further])
+        return _labels_of_rows(self._num_labels, labels), self._blocks([keys for _, keys in further])
 
     def _blocks(self, further: list[NDArray[np.uint64]]) -> Iterator[Keys]:
         for first in range(0, self._num_labels, _ROWS_AT_ONCE):
@@ -271,6 +271,13 @@ def _columns(found: Matches, entries: NDArray[np.int64], first_row: int) -> tupl
     places = found.places_NL.data[entries]
     of_texts, labels = row_of_entries(found.places_NL)[entries], found.places_NL.indices[entries]
     return of_texts, labels, found.counts_M[places], found.firsts_M[places], found.rows_M[places] + np.int32(first_row)
+
+
+def _labels_of_rows(num_labels: int, further: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The label of each row: own texts of labels, then further ones."""
+    found = np.empty(num_labels + len(further), dtype=np.int32)
+    found[:num_labels], found[num_labels:] = np.arange(num_labels, dtype=np.int32), further
+    return found
 
 
 def _separate(keys: Keys) -> list[NDArray[np.uint64]]:

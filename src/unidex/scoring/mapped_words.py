@@ -119,8 +119,11 @@ class MappedWords:
     def rows_of(self, ids: NDArray[np.int64]) -> tuple[TextRows, NDArray[np.int64]]:
         """Rows among which those of these ids are, and their places."""
         distinct, found = np.unique(ids, return_inverse=True)
-        rows = self._weights.rows([self._texts[label] for label in distinct.tolist()])
-        return self._weights.described(rows), found.reshape(ids.shape)
+        return self.rows_at(distinct), found.reshape(ids.shape)
+
+    def rows_at(self, ids: NDArray[np.int64]) -> TextRows:
+        """The rows of these ids, in their order."""
+        return self._weights.described(self._weights.rows(self._texts.take(ids)))
 
     def sizes(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The number of words and n-grams of label texts."""
@@ -130,6 +133,8 @@ class MappedWords:
 
     def text_blocks(self, searched_NF: sparse.csr_array, most: int) -> list[slice]:
         """Texts whose scores are computed at once: so many that memory does not grow with their number."""
+        if searched_NF.shape[0] == 1:
+            return [slice(0, 1)]
         kept = self._kept(searched_NF, most)
         lengths = self._lists_FL.indptr[kept.indices + 1] - self._lists_FL.indptr[kept.indices]
         terms = np.bincount(row_of_entries(kept), weights=lengths, minlength=kept.shape[0])

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
-from unidex.index.base import check_k, check_vectors
+from unidex.index.checks import check_k, check_vectors
 from unidex.index.faiss_library import as_array, library, threads_for
 from unidex.index.mapped_lists import LISTS
 from unidex.scoring.text_lists import TextLists, write_text_lists

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,6 +161,18 @@ class Ranker(ABC):
         ids_NK = candidates.ids_NK
         scores_NK = np.where(ids_NK < 0, -np.inf, self.scores(candidates.features)).astype(np.float32)
         return TopK.rank(ids_NK, scores_NK, k)
+
+
+class FittedRanker(Protocol):
+    """A ranker that was fitted to held-out texts, as a model folder stores it."""
+
+    def ranker(self, layout: Layout) -> Ranker:
+        """The ranker of a model with this layout."""
+        ...
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        ...
 
 
 @dataclass(frozen=True)

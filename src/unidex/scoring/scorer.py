@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,13 +17,14 @@ from scipy import sparse
 
 from unidex.errors import ModelError
 from unidex.index import Index
-from unidex.index.base import hidden_labels
+from unidex.index.checks import hidden_labels
 from unidex.index.exact import search_exact
 from unidex.nn.vectors import Vectors, as_array
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.feature_columns import describe_at_once
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.knn_join import join_scores
+from unidex.scoring.label_counts import LabelCounts
 from unidex.scoring.layout import Head, Layout, Mode
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.linear_part import LinearPart
@@ -32,51 +32,9 @@ from unidex.scoring.matches import MATCHES
 from unidex.scoring.pretrained import PRETRAINED, PretrainedPart
 from unidex.scoring.queries import Queries
 from unidex.scoring.ranked_search import rank_at_once
-from unidex.scoring.rankers import CandidateCounts, Candidates, Ranker, WeightedSum, added_weights
+from unidex.scoring.rankers import CandidateCounts, Candidates, FittedRanker, Ranker, WeightedSum, added_weights
 from unidex.scoring.ranking_features import KnnFound, Pairs, compute_features
 from unidex.topk import PADDING, TopK
-
-
-class FittedRanker(Protocol):
-    """A ranker that was fitted to held-out texts, as a model folder stores it."""
-
-    def ranker(self, layout: Layout) -> Ranker:
-        """The ranker of a model with this layout."""
-        ...
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        ...
-
-
-class LabelCounts(Protocol):
-    """What a scorer must know of the labels."""
-
-    @property
-    def frequencies(self) -> NDArray[np.int64]:
-        """Number of training texts per label."""
-        ...
-
-    @property
-    def removed(self) -> NDArray[np.bool_]:
-        """Which labels are not predicted any more."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class LabelFrequencies:
-    """Labels of which none is removed.
-
-    Attributes:
-        frequencies: number of training texts per label.
-    """
-
-    frequencies: NDArray[np.int64]
-
-    @property
-    def removed(self) -> NDArray[np.bool_]:
-        """None is removed."""
-        return np.zeros(len(self.frequencies), dtype=bool)
 
 
 @dataclass(eq=False)

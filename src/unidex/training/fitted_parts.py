@@ -7,7 +7,7 @@ from pathlib import Path
 
 from unidex.scoring.calibration import Calibration
 from unidex.scoring.fitted_ranker import read_ranker
-from unidex.scoring.scorer import FittedRanker
+from unidex.scoring.rankers import FittedRanker
 from unidex.storage.atomic import write_text
 
 FittedParts = tuple[FittedRanker | None, Calibration | None]

@@ -15,8 +15,8 @@ from unidex.scoring.decision_tree import FEATURES as TREE_FEATURES
 from unidex.scoring.decision_tree import DecisionTreeFusion, DecisionTreeRanker
 from unidex.scoring.linear_ranker import LinearRanker, LinearWeights
 from unidex.scoring.queries import Queries
-from unidex.scoring.rankers import Candidates, Rarity, added_weights
-from unidex.scoring.scorer import FittedRanker, Scorer
+from unidex.scoring.rankers import Candidates, FittedRanker, Rarity, added_weights
+from unidex.scoring.scorer import Scorer
 from unidex.sparse_rows import contains
 from unidex.topk import PADDING, TopK
 

@@ -34,7 +34,9 @@ RANKER = 80 << 20
 LABEL_MARKS = 1  # byte of a label: the mark that it was removed
 EVALUATED = 20  # bytes of a label's hits at three places, its truth and its weight
 LEXICAL_ENTRIES = 1.1  # words and n-grams per byte of a label text
-LEXICAL_BLOCK = 200 << 20  # a block of words while those of very many labels are put into files
+STORED = {"float32": 1, "int8": 1 / 4, "int6": 1 / 5}  # a saved table of features beside that of training
+# While words of very many labels are put into files: bytes of a label, and of a block of labels at most.
+LEXICAL_FILED, LEXICAL_BLOCK = 165, 700 << 20
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,9 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
         TRAIN: Requirement(training | copied | search, files | checkpoint),
     }
     if may_try(config, sizes.num_texts):
-        # While the second trial runs, the first one is in its checkpoint, and so is what both start with.
-        first = {"first trial": terms.tables + terms.table_state + terms.row_state + terms.encoder_table}
-        found[TRIAL] = Requirement(found[TRAIN].memory, found[TRAIN].disk | first)
+        # From the second trial on, the first one stays in its checkpoint, and so does what both start with.
+        files |= {"first trial": terms.finished + terms.encoder_table}
+        found[TRIAL] = Requirement(found[TRAIN].memory, files | checkpoint)
     if terms.validates:
         # The ranker is fitted in the memory that a step has left to the allocator.
         fitted = {"training step": max(terms.step, terms.search + RANKER)}
@@ -102,12 +104,13 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     # An index on disk becomes a part of the model folder without a copy, and so do words.
     index = words | ({"index": index_disk + terms.codes} if kind == "disk" else {})
     folder = {"model folder": terms.model_folder} | ({"index": index_disk} if index_disk else {})
-    found[INDEX] = Requirement(built | {"block of rows": SEARCH // 2}, files | checkpoint | index)
+    files |= {"checkpoints": terms.finished} if checkpoint else {}
+    found[INDEX] = Requirement(built | {"block of rows": SEARCH // 2}, files | index)
     tested = {"predictions": SEARCH // 2, "evaluation": EVALUATED * sizes.num_labels if sizes.num_test else 0}
     if kind == "disk":
         # Its files are mapped; only the build needs memory.
         tested[f"index ({kind})"] = 0
-    found[TEST] = Requirement(built | tested, files | checkpoint | folder)
+    found[TEST] = Requirement(built | tested, files | folder)
     return found
 
 
@@ -200,12 +203,17 @@ class _Terms:
 
     @property
     def checkpoints(self) -> int:
-        """The last one, the one that is being written, and the best network; none if a run is over before the first."""
+        """The one that is being written, the last one and the best network; none if a run is over before the first."""
         train = self.config.train
         num_steps = train.epochs * self.sizes.num_texts / self.batch_size
         if not (self.validates or train.decay_epochs or num_steps > train.checkpoint_every):
             return 0
-        return 2 * (self.tables + self.table_state + self.row_state) + self.tables
+        return self.finished + self.tables + self.table_state + self.row_state
+
+    @property
+    def finished(self) -> int:
+        """What a finished training leaves: its last checkpoint and its best network."""
+        return 2 * self.tables + self.table_state + self.row_state
 
     @property
     def lists(self) -> int:
@@ -276,7 +284,7 @@ class _Terms:
     def lexical(self) -> int:
         """Columns and weights of the words and n-grams of labels, and half of them by word; or a block of them."""
         if self.maps_words:
-            return LEXICAL_BLOCK
+            return min(LEXICAL_FILED * self.sizes.num_labels, LEXICAL_BLOCK) + NUMBER * self.sizes.num_labels
         return round(1.5 * ENTRY * LEXICAL_ENTRIES * self.sizes.label_bytes * self.sizes.num_labels)
 
     @property
@@ -305,7 +313,8 @@ class _Terms:
         saved = self.lexical_files if self.maps_words else self.lexical / 3
         lexical = saved if self.config.predict.rank == "learned" else 0
         knn = self.knn / 2 if self.has_knn else 0
-        return round(self._encoder_tables + texts + labels + lexical + knn)
+        encoders = STORED[self.config.predict.precision] * self._encoder_tables
+        return round(encoders + texts + labels + lexical + knn)
 
 
 # A change that makes a run smaller: the setting to show, and the change of the recipe.

@@ -27,13 +27,14 @@ from unidex.scoring.calibration_fit import PLACES as CALIBRATED_PLACES
 from unidex.scoring.computed_rows import TextRows
 from unidex.scoring.fusion import FUSIONS, KNN_WEIGHTS, LABEL_PRIORS, best_weights
 from unidex.scoring.knn import KnnPart
+from unidex.scoring.label_counts import LabelFrequencies
 from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import EVEN, Layout, Weights
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
 from unidex.scoring.queries import Queries
-from unidex.scoring.rankers import CandidateCounts, WeightedSum, part_names
-from unidex.scoring.scorer import FittedRanker, LabelFrequencies, Scorer
+from unidex.scoring.rankers import CandidateCounts, FittedRanker, WeightedSum, part_names
+from unidex.scoring.scorer import Scorer
 from unidex.topk import TopK
 from unidex.training.chosen_rows import chosen
 from unidex.training.held_out import NothingHeldOutError, held_out_rows, held_out_share

@@ -52,6 +52,8 @@ def run_on_ray(
         if not os.environ.get("RAY_ADDRESS"):
             cores = num_workers or len(os.sched_getaffinity(0))
             options |= {"num_cpus": cores, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+            # Else Ray's workers give way to every other process (niceness 15).
+            os.environ.setdefault("RAY_worker_niceness", "0")
         ray.init(**options)
     try:
         context = ray.data.DataContext.get_current()

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from helpers.command import UNIDEX, assert_one_line, call, run, run_cold
 from helpers.shop_files import RAW, put
@@ -178,8 +179,12 @@ def test_an_internal_error_is_exit_code_3_in_one_line(monkeypatch, capfd):
     )
 
 
-def test_too_little_memory_is_one_line(monkeypatch, capfd):
-    code, _, err = fault(monkeypatch, capfd, MemoryError())
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_too_little_memory_is_one_line(monkeypatch, capfd, library):
+    numbers = {"numpy": np.empty, "torch": torch.empty}[library]
+    with pytest.raises((MemoryError, RuntimeError)) as refused:
+        numbers((1 << 50,))
+    code, _, err = fault(monkeypatch, capfd, refused.value)
     assert code == 1
     assert err == "unidex: out of memory; use fewer texts or a machine with more memory\n"
 

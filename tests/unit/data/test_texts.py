@@ -139,6 +139,16 @@ def test_bytes_that_are_not_utf8_are_found_where_they_are_read(tmp_path):
             read()
 
 
+@pytest.mark.parametrize("ends", [[4, 9], [-1, 6], [5, 3]])
+def test_a_place_of_a_large_file_is_checked_when_its_text_is_taken(tmp_path, ends):
+    Texts.of(["aa", "bb", "cc"]).save(tmp_path / "x")
+    np.save(tmp_path / "x.ends.npy", np.array([*ends, 6], dtype=np.int64))
+    damaged = Texts.load(tmp_path / "x", checked_up_to=0)
+    for read in (lambda: damaged.take([1]), lambda: damaged[1]):
+        with pytest.raises(DataError, match=r"x.bytes.npy: saved texts must be UTF-8, but are damaged; convert"):
+            read()
+
+
 @pytest.mark.parametrize(
     ("part", "array", "match"),
     [

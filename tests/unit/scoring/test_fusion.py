@@ -13,9 +13,10 @@ from unidex.index.exact import ExactIndex
 from unidex.nn.network import Vectors
 from unidex.scoring.fusion import best_weights
 from unidex.scoring.knn import KnnPart
+from unidex.scoring.label_counts import LabelFrequencies
 from unidex.scoring.layout import EVEN, Layout, Weights
 from unidex.scoring.rankers import CandidateCounts, WeightedSum, part_names
-from unidex.scoring.scorer import LabelFrequencies, Scorer
+from unidex.scoring.scorer import Scorer
 from unidex.topk import TopK
 
 

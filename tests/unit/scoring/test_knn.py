@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from unidex.errors import ModelError
-from unidex.scoring import knn as neighbours
+from unidex.scoring import knn_pairs
 from unidex.scoring import nearest_texts as nearest
 from unidex.scoring.knn import KnnPart, softmax_shares
 from unidex.scoring.knn_join import join_scores
@@ -258,7 +258,7 @@ def is_mapped(array):
 
 
 def test_many_pairs_are_mapped_and_can_be_saved_over_themselves(tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbours, "MAPPED_ABOVE", 1)
+    monkeypatch.setattr(knn_pairs, "MAPPED_ABOVE", 1)
     monkeypatch.setattr(small_numbers, "MAPPED_FROM", 1)
     part = KnnPart.of(unit_vectors(40, 8), random_positives(40, 20, graded=True))
     part.save(tmp_path / "part")

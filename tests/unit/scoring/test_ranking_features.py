@@ -14,11 +14,12 @@ from unidex.nn.network import Vectors
 from unidex.scoring import ranking_features
 from unidex.scoring.boosted_trees import feature_names
 from unidex.scoring.knn import KnnPart
+from unidex.scoring.label_counts import LabelFrequencies
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.rankers import CandidateCounts
 from unidex.scoring.ranking_features import FEATURES, KnnFound, Pairs, compute_features
-from unidex.scoring.scorer import LabelFrequencies, Scorer
+from unidex.scoring.scorer import Scorer
 
 WEIGHTS = Weights(0.25, 0.5, 0.125)
 LABELS = [f"label{number} group{number % 4} " + "common " * (number % 2) for number in range(20)]

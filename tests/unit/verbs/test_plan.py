@@ -32,6 +32,18 @@ def test_known_sizes_of_a_million_labels():
     assert TRIAL not in needs
 
 
+def test_both_trials_stay_on_the_disk_until_the_model_is_saved():
+    sizes = Sizes(10_000, 1000, 10_000, 30_000, 50.0, 30.0, 50_000, 80.0, 40.0)
+    needs = requirements(load("auto", []), sizes, base=0)
+    encoder = 4 * 128 * 50_000
+    tables = 2 * encoder + 4 * 128 * 10_000
+    # The last checkpoint and the best network of each, and the network that both began with.
+    finished = 2 * tables + 4 * 110_000
+    assert needs[TEST].disk["checkpoints"] == finished
+    assert needs[TRIAL].disk["first trial"] == needs[TEST].disk["first trial"] == finished + encoder
+    assert needs[TEST].disk["model folder"] < 2 * encoder
+
+
 def test_settings_change_what_they_should():
     def memory(phase, *settings, processes=1):
         needs = requirements(load("auto", list(settings)), MILLION, base=0, processes=processes)
@@ -58,7 +70,7 @@ def test_words_of_very_many_labels_are_in_files():
     assert few[FIT].memory["words of labels"] == round(1.5 * 8 * 1.1 * 30 * 200_000)
     assert "words of labels" not in few[FIT].disk
     assert "words of labels" in few[TEST].memory
-    assert many[FIT].memory["words of labels"] == 200 << 20
+    assert many[FIT].memory["words of labels"] == (165 + 4) * 2_000_000
     assert "words of labels" not in many[TEST].memory
     assert many[FIT].disk["words of labels"] == 2_000_000 * (2 * 30 + 24)
 

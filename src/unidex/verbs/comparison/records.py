@@ -22,7 +22,7 @@ from unidex.config.recipes import read_saved
 from unidex.data.dataset import Dataset
 from unidex.data.texts import Texts
 from unidex.errors import ModelError
-from unidex.index.base import read_manifest
+from unidex.index.manifest import read_manifest
 from unidex.model.journal import manifest_hash
 from unidex.storage.atomic import write_text
 from unidex.storage.eight_bits import num_weights
