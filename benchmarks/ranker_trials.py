@@ -1,10 +1,10 @@
 """What the parts of the learned ranker of `auto` bring, and what could make it better, judged on a part of train.
 
 Run: python benchmarks/ranker_trials.py DATA [--text title] [--max-texts 10000] [--seeds 1] [--only "NAME;..."]
-`auto` is trained once per seed, without trials and linear classifiers. Its candidates for the held-out texts and for the judged ones are kept,
-and each row is a ranker that is fitted to the former: the mean over trainings and over fits with several seeds of
-LightGBM, and the difference from the first row. With several trainings each difference has its standard deviation over
-them; with one, the last column is the standard deviation of P@1 over the fits.
+`auto` is trained once per seed, without trials and linear classifiers. Its candidates for the held-out texts and for
+the judged ones are kept, and each row is a ranker that is fitted to the former: the mean over trainings and over fits
+with several seeds of LightGBM, and the difference from the first row. With several trainings each difference has its
+standard deviation over them; with one, the last column is the standard deviation of P@1 over the fits.
 
 weighted sum         no ranker: the heads, the kNN part and the label prior with the weights that were chosen
 without ...          a ranker that neither reads these features nor gets the candidates that this part finds
