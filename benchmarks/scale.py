@@ -53,6 +53,7 @@ SETTINGS = [
 ]
 NUM_QUERIES, PLACES = 200, 10
 MAX_TEXTS = 1_000_000
+TOLD_STEPS = 100
 # Above so many labels, test texts read more rows of a file that does not fit into memory than time allows.
 MANY, FEW_TEXTS = 10_000_000, 500
 COLUMNS = {
@@ -91,6 +92,9 @@ def train_size(folder: Path, scale: ScaleSet) -> dict[str, Any]:
         started = time.process_time()
         value = plain(self, *arguments)
         steps.append(time.process_time() - started)
+        if len(steps) % TOLD_STEPS == 0:
+            # The index takes much longer than training: who wants to know steps alone may stop here.
+            print(f"{len(steps)} steps: {1000 * statistics.median(steps):.1f} CPU ms in the median", file=sys.stderr)
         return value
 
     Trainer._step = timed

@@ -732,6 +732,8 @@ def test_a_phone_scrolls_one_way_only(phone, service):
     assert page.evaluate(overflow) <= 0
     page.get_by_role("tab", name="Labels").click()
     page.locator("#search").fill("www")
+    # What is clicked before the labels are found is drawn anew with them.
+    has(page.locator(".label-rows .label-text"), [row["text"]])
     page.get_by_role("button", name="Labels similar to").first.click()
     page.locator(".near li").first.wait_for()
     assert page.evaluate(overflow) <= 0
