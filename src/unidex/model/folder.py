@@ -124,7 +124,7 @@ def load(
     _check_manifest(folder)
     try:
         return _read(folder, device)
-    except (LookupError, RuntimeError, TypeError, ValueError, OSError) as error:
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, OSError) as error:
         # The files are those of the manifest, but not the parts of one model.
         reason = " ".join(str(error).split())[:200]
         raise ModelError(

@@ -82,6 +82,8 @@ class LinearPart:
         counts_F = load_numbers(folder / "counts", (num_features,), np.int32)
         weights = load_numbers(folder / "weights", (None,), np.float16)
         labels = load_numbers(folder / "labels", (len(weights),), np.int32)
+        if not (np.isfinite(weights).all() and np.isfinite(biases_L).all()):
+            raise ModelError(f"{folder}: weights and biases must be numbers, but some are not; copy the model again")
         starts = np.concatenate([[0], np.cumsum(counts_F, dtype=np.int64)])
         if (counts_F < 0).any() or starts[-1] != len(weights):
             raise ModelError(f"{folder}: counts must add up to the {len(weights)} weights, but do not; copy it again")

@@ -14,7 +14,6 @@ Shapes: N texts, K places, L labels, F features, E examples.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -26,11 +25,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex import native
+from unidex.nn.vectors import as_array
 from unidex.scoring.linear_part import NO_CLASSIFIER, LinearPart, unit_length
 from unidex.scoring.scorer import Scorer
 from unidex.sparse_rows import row_of_entries
-
-logger = logging.getLogger(__name__)
+from unidex.training.ranker_fit import MIN_TREES
 
 # More texts take too long, and larger sets have more texts per label for the heads to learn from.
 MAX_TEXTS = 100_000
@@ -46,9 +45,21 @@ _LABELS_AT_ONCE, _BLOCKS_AT_ONCE, _TEXTS_AT_ONCE = 256, 16, 1024
 _LINEAR = 5  # part of a seed: batching has 0 to 2, clusters of a surrogate 3, the label tree 4
 
 
-def can_fit(texts: Any) -> bool:
-    """Whether these prepared texts can have a linear part: sparse rows, not too many, and compiled code is there."""
-    return native.kernels is not None and isinstance(texts, sparse.csr_array) and texts.shape[0] <= MAX_TEXTS
+def obstacle(texts: Any, num_held_out: int, num_processes: int) -> str:
+    """Why there can be no linear part of these prepared texts, in words; empty where there can be one.
+
+    >>> obstacle(sparse.csr_array((5, 2)), 3, 1)
+    '3 held-out texts are few (200 are needed)'
+    """
+    if num_held_out < MIN_TREES:
+        return f"{num_held_out} held-out texts are few ({MIN_TREES} are needed)"
+    if not isinstance(texts, sparse.csr_array):
+        return "they need a bag encoder"
+    if texts.shape[0] > MAX_TEXTS:
+        return f"{texts.shape[0]} train texts, and they take too long above {MAX_TEXTS}"
+    if num_processes > 1:
+        return "they are fitted by one process"
+    return "" if native.kernels is not None else "they need the compiled kernels"
 
 
 def fit_linear(
@@ -107,8 +118,8 @@ def _hard_texts(
     """Of each label the texts, among these rows, that have it among their best; L x N."""
     found = []
     for start in range(0, len(rows), _TEXTS_AT_ONCE):
-        queries = scorer.queries(encode(texts_NF[rows[start : start + _TEXTS_AT_ONCE]]), [], "both")
-        found.append(scorer.index.search(queries.vectors, places).ids)
+        vectors = encode(texts_NF[rows[start : start + _TEXTS_AT_ONCE]])
+        found.append(scorer.index.search(as_array(scorer.layout.queries(vectors)), places).ids)
     ids_NK = np.concatenate(found) if found else np.empty((0, places), dtype=np.int64)
     is_there = ids_NK >= 0
     texts = np.broadcast_to(rows[:, None], ids_NK.shape)[is_there]

@@ -39,7 +39,7 @@ from unidex.topk import TopK
 from unidex.training.chosen_rows import chosen
 from unidex.training.held_out import NothingHeldOutError, held_out_rows, held_out_share
 from unidex.training.lexical_setup import lexical_part
-from unidex.training.linear_fit import can_fit, fit_linear
+from unidex.training.linear_fit import fit_linear, obstacle
 from unidex.training.pretrained_vectors import PretrainedVectors
 from unidex.training.ranker_fit import MIN_TREES, fit_ranker
 
@@ -223,6 +223,8 @@ class Validation:
         linear classifiers, where the recipe has them.
         """
         if config.predict.rank == "sum":
+            if config.predict.linear:
+                logger.info("No linear classifiers of labels: only a learned ranker reads them (predict.rank).")
             places = places_needed(self.split, CALIBRATED_PLACES)
             found = self._predicted(network, config, weights, places, (self.split, self.texts))
             return None, self._calibration(network, found)
@@ -235,8 +237,10 @@ class Validation:
                 ranker, found = second
             else:
                 scorer.pretrained = None
-        is_alone = self.processes.size == 1
-        if config.predict.linear and is_alone and len(self.answered) >= MIN_TREES and can_fit(self.train_texts):
+        without = obstacle(self.train_texts, len(self.answered), self.processes.size)
+        if config.predict.linear and without:
+            logger.info("No linear classifiers of labels: %s.", without)
+        elif config.predict.linear:
             rows, positives = self.train_texts[self.rows], self.dataset.train.positives[self.rows]
             scorer.linear = fit_linear(scorer, network.text_vectors, rows, positives, seed)
             second = self._fitted_ranker(scorer, network, config)

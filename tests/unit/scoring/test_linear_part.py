@@ -59,6 +59,7 @@ def test_a_saved_part_gives_the_same_scores_to_the_last_bit(part, rows, tmp_path
         ("counts", lambda old: old + np.int32(1), "counts must add up"),
         ("counts", lambda old: old[:-1], "there must be 40 numbers"),
         ("biases", lambda old: old[:3], "labels must be below 3"),
+        ("biases", lambda old: np.append(old[:-1], np.float32(np.nan)), "must be numbers"),
     ],
 )
 def test_files_that_do_not_fit_each_other_are_refused(part, tmp_path, name, values, what):

@@ -1,5 +1,8 @@
 """Linear classifiers of labels: the descent, its negatives, and a model whose ranker reads them."""
 
+import logging
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -189,6 +192,20 @@ def test_threads_change_no_number(monkeypatch):
     assert np.array_equal(one.biases_L, two.biases_L)
 
 
-def test_without_compiled_code_there_is_no_linear_part(monkeypatch, tmp_path):
+def test_what_stands_against_a_linear_part_is_said(monkeypatch, caplog):
+    rows = sparse.csr_array((300, 3))
+    assert linear_fit.obstacle(rows, 200, 2) == "they are fitted by one process"
+    assert linear_fit.obstacle([[1]], 200, 1) == "they need a bag encoder"
+    monkeypatch.setattr(linear_fit, "MAX_TEXTS", 299)
+    assert "above 299" in linear_fit.obstacle(rows, 200, 1)
+    monkeypatch.undo()
     monkeypatch.setattr(native, "kernels", None)
-    assert not linear_fit.can_fit(sparse.csr_array((3, 3)))
+    assert linear_fit.obstacle(rows, 200, 1) == "they need the compiled kernels"
+    for settings, said in (([], "held-out texts are few"), (["predict.rank=sum"], "only a learned ranker reads them")):
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            asked = ["predict.rank=learned", "predict.linear=true", "train.validation=0.2", *settings]
+            model = train(topics(), "unidec", settings=[*QUICK, "train.epochs=1", *asked])
+        assert f"No linear classifiers of labels: {said}" in re.sub(r": \d+ held", ": held", caplog.text)
+        assert not model.config.predict.linear
+        assert model.scorer.linear is None
