@@ -252,14 +252,14 @@ class Judge:
 def judge_of(dataset: Any, seed: int) -> Judge:
     """Train once, and keep the candidates."""
     kept: dict[str, Any] = {}
-    fit_ranker = validation.fit_ranker
+    plain_fit = validation.RankerFit
 
     def keeping(scorer: Scorer, predict: Any, held_out: Split, queries_of: Any, **more: Any) -> Any:
         # The run goes on to count matches in the held-out texts too: these must not be told.
         now = copy.copy(scorer)
         now.lexical = copy.deepcopy(scorer.lexical)
         kept.update(scorer=now, split=held_out.take(more["answered"]), queries=queries_of(more["answered"]))
-        return fit_ranker(scorer, predict, held_out, queries_of, **more)
+        return plain_fit(scorer, predict, held_out, queries_of, **more)
 
     train_vectors = validation.Validation._train_vectors
 
@@ -270,7 +270,7 @@ def judge_of(dataset: Any, seed: int) -> Judge:
 
     settings = ["pool.try_hard_negatives=0", "augment.method=none", "predict.linear=false"]
     with (
-        mock.patch.object(validation, "fit_ranker", keeping),
+        mock.patch.object(validation, "RankerFit", keeping),
         mock.patch.object(validation.Validation, "_train_vectors", keeping_vectors),
     ):
         model = train(dataset.with_test(Split.empty(dataset.num_labels)), "auto", settings=settings, seed=seed)

@@ -67,6 +67,8 @@ def detect(words: Sequence[str]) -> str:
     ('en', 'de')
     >>> detect("Mikä on Perun pääkaupunki".split()), detect(["Лима"]), detect(["Lima"])
     ('fi', 'ru', '')
+    >>> detect("tools for networks".split())
+    'en'
     """
     some = words[:_MAX_WORDS]
     scores: dict[str, float] = {}
@@ -74,8 +76,8 @@ def detect(words: Sequence[str]) -> str:
         for language, share in _SHARES.get(word.lower(), ()):
             scores[language] = scores.get(language, 0.0) + share
     if scores:
-        # Of equal ones the first in the alphabet: no order of words or of a table decides.
-        return min(scores, key=lambda language: (-scores[language], language))
+        # Of equal ones English, which most texts are in ("for" is Danish too), then the first in the alphabet.
+        return min(scores, key=lambda language: (-scores[language], language != ENGLISH, language))
     for word in some:
         if word > "\u036f":
             for first, last, language in _SCRIPTS:

@@ -36,21 +36,23 @@ MAX_TEXTS = 100_000
 _COST, _TOLERANCE, _LEAST_WEIGHT, _PASSES = 0.5, 0.05, 0.1, 5
 # Negatives: texts that have a label among so many best ones, and random texts per text of the label; fewer where texts
 # are long and many, so that either kind has so many features in all.
-_PLACES, _MIN_PLACES = 100, 20
-_RANDOM_PER_TEXT, _MIN_RANDOM_PER_TEXT, _MAX_RANDOM = 20, 5, 1000
-_MAX_ENTRIES = 200_000_000
+_PLACES, _MIN_PLACES = 40, 20
+_RANDOM_PER_TEXT, _MIN_RANDOM_PER_TEXT, _MAX_RANDOM = 10, 5, 1000
+_MAX_ENTRIES = 100_000_000
 # The best labels of so many pairs of a text and a label are worked out; of more, those of some texts.
-_MAX_SEARCHED = 300_000_000
+_MAX_SEARCHED = 100_000_000
 _LABELS_AT_ONCE, _BLOCKS_AT_ONCE, _TEXTS_AT_ONCE = 256, 16, 1024
 _LINEAR = 5  # part of a seed: batching has 0 to 2, clusters of a surrogate 3, the label tree 4
 
 
-def obstacle(texts: Any, num_held_out: int, num_processes: int) -> str:
+def obstacle(rank: str, texts: Any, num_held_out: int, num_processes: int) -> str:
     """Why there can be no linear part of these prepared texts, in words; empty where there can be one.
 
-    >>> obstacle(sparse.csr_array((5, 2)), 3, 1)
+    >>> obstacle("learned", sparse.csr_array((5, 2)), 3, 1)
     '3 held-out texts are few (200 are needed)'
     """
+    if rank != "learned":
+        return "only a learned ranker reads them (predict.rank)"
     if num_held_out < MIN_TREES:
         return f"{num_held_out} held-out texts are few ({MIN_TREES} are needed)"
     if not isinstance(texts, sparse.csr_array):

@@ -31,6 +31,7 @@ from unidex.scoring.label_counts import LabelFrequencies
 from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import EVEN, Layout, Weights
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.linear_part import LINEAR
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import CandidateCounts, FittedRanker, WeightedSum, part_names
@@ -41,7 +42,7 @@ from unidex.training.held_out import NothingHeldOutError, held_out_rows, held_ou
 from unidex.training.lexical_setup import lexical_part
 from unidex.training.linear_fit import fit_linear, obstacle
 from unidex.training.pretrained_vectors import PretrainedVectors
-from unidex.training.ranker_fit import MIN_TREES, fit_ranker
+from unidex.training.ranker_fit import MIN_TREES, RankerFit
 
 logger = logging.getLogger(__name__)
 
@@ -222,31 +223,33 @@ class Validation:
         a second ranker reads its vectors too, and stays if it ranks the held-out texts better; so does one that reads
         linear classifiers, where the recipe has them.
         """
+        reads_linear = config.predict.linear
+        reason = obstacle(config.predict.rank, self.train_texts, len(self.answered), self.processes.size)
+        if reads_linear and reason:
+            logger.info("No linear classifiers of labels: %s.", reason)
+            reads_linear = False
         if config.predict.rank == "sum":
-            if config.predict.linear:
-                logger.info("No linear classifiers of labels: only a learned ranker reads them (predict.rank).")
             places = places_needed(self.split, CALIBRATED_PLACES)
             found = self._predicted(network, config, weights, places, (self.split, self.texts))
             return None, self._calibration(network, found)
         scorer = self._scorer(network, config, weights)
-        ranker, found = self._fitted_ranker(scorer, network, config)
-        if frozen is not None:
-            scorer.pretrained = frozen.part(config.predict, self.rows)
-            second = self._fitted_ranker(scorer, network, config)
-            if self._pays(second[1], found, config, f"vectors of {frozen.source}"):
-                ranker, found = second
-            else:
-                scorer.pretrained = None
-        without = obstacle(self.train_texts, len(self.answered), self.processes.size)
-        if config.predict.linear and without:
-            logger.info("No linear classifiers of labels: %s.", without)
-        elif config.predict.linear:
+        if reads_linear:
             rows, positives = self.train_texts[self.rows], self.dataset.train.positives[self.rows]
             scorer.linear = fit_linear(scorer, network.text_vectors, rows, positives, seed)
-            second = self._fitted_ranker(scorer, network, config)
-            if self._pays(second[1], found, config, "linear classifiers of labels"):
-                ranker, found = second
-        return ranker, self._calibration(network, found)
+        fit = self._ranker_fit(scorer, network, config)
+        found = fit.predictions(without=LINEAR)
+        left_out: tuple[str, ...] = LINEAR
+        if frozen is not None:
+            scorer.pretrained = frozen.part(config.predict, self.rows)
+            second = self._ranker_fit(scorer, network, config)
+            better = second.predictions(without=LINEAR)
+            if self._pays(better, found, config, f"vectors of {frozen.source}"):
+                fit, found = second, better
+        if reads_linear:
+            better = fit.predictions()
+            if self._pays(better, found, config, "linear classifiers of labels"):
+                found, left_out = better, ()
+        return fit.ranker(left_out), self._calibration(network, found)
 
     def _pays(self, found: TopK, without: TopK, config: Config, what: str) -> bool:
         """Whether predictions with a further part are better by the share that is asked for."""
@@ -258,15 +261,15 @@ class Validation:
         logger.info("A ranker that reads %s is %skept: held-out texts score %.2f with them, %.2f without.", *said)
         return pays
 
-    def _fitted_ranker(self, scorer: Scorer, network: Network, config: Config) -> tuple[FittedRanker, TopK]:
-        """A ranker of all parts of a scorer, and its predictions for the texts of the split."""
+    def _ranker_fit(self, scorer: Scorer, network: Network, config: Config) -> RankerFit:
+        """The fit of rankers that read all parts of a scorer."""
 
         def queries_of(rows: NDArray[np.int64]) -> Queries:
             prepared = self.held_out_texts[rows]
             vectors = network.text_vectors(prepared, self.processes)
             return scorer.queries(vectors, self.held_out.take(rows).texts, prepared=prepared)
 
-        return fit_ranker(
+        return RankerFit(
             scorer,
             config.predict,
             self.held_out,
