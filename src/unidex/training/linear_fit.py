@@ -36,8 +36,8 @@ MAX_TEXTS = 100_000
 _COST, _TOLERANCE, _LEAST_WEIGHT, _PASSES = 0.5, 0.05, 0.1, 5
 # Negatives: texts that have a label among so many best ones, and random texts per text of the label; fewer where texts
 # are long and many, so that either kind has so many features in all.
-_PLACES, _MIN_PLACES = 40, 20
-_RANDOM_PER_TEXT, _MIN_RANDOM_PER_TEXT, _MAX_RANDOM = 10, 5, 1000
+_PLACES, _MIN_PLACES = 100, 20
+_RANDOM_PER_TEXT, _MIN_RANDOM_PER_TEXT, _MAX_RANDOM = 20, 5, 1000
 _MAX_ENTRIES = 100_000_000
 # The best labels of so many pairs of a text and a label are worked out; of more, those of some texts.
 _MAX_SEARCHED = 100_000_000
