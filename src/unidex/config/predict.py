@@ -60,8 +60,8 @@ class Predict(Section):
     )
     linear: bool = Field(
         False,
-        description="a linear classifier per label over the features of texts, whose scores the learned ranker reads "
-        "if that pays on the validation split; for bag encoders, one process and up to 100,000 train texts",
+        description="a linear classifier per label over the features of texts, whose scores the learned ranker reads; "
+        "for bag encoders, one process and up to 100,000 train texts",
     )
     index: Literal["auto", "disk", "exact", "hnsw", "pq"] = Field(
         "auto",

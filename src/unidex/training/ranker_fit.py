@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from unidex.scoring.decision_tree import FEATURES as TREE_FEATURES
 from unidex.scoring.decision_tree import DecisionTreeFusion, DecisionTreeRanker
 from unidex.scoring.linear_ranker import LinearRanker, LinearWeights
 from unidex.scoring.queries import Queries
-from unidex.scoring.rankers import Candidates, Features, FittedRanker, Rarity, added_weights
+from unidex.scoring.rankers import Candidates, FittedRanker, Rarity, added_weights
 from unidex.scoring.scorer import Scorer
 from unidex.sparse_rows import contains
 from unidex.topk import PADDING, TopK
@@ -79,30 +79,27 @@ class RankerFit:
         self._known_NK = np.where(np.isin(ids_NK, forbidden), PADDING, ids_NK)
         self._places_of_answered = np.searchsorted(rows_N, answered)
 
-    def predictions(self, without: Collection[str] = ()) -> TopK:
-        """The predictions for the texts that are answered, by rankers that do not read some features.
+    def predictions(self) -> TopK:
+        """The predictions for the texts that are answered.
 
         Each half of the texts is predicted by a ranker that was fitted to the other half.
         """
-        features = self._read(without)
-        known = Candidates(self._known_NK, features)
+        known = Candidates(self._known_NK, self._candidates.features)
         num_texts, num_places = self._known_NK.shape
         half_N = np.arange(num_texts) % 2 == 0
         found = TopK(np.full_like(self._known_NK, PADDING), np.full((num_texts, num_places), -np.inf, dtype=np.float32))
         for chosen_N in (half_N, ~half_N) if num_texts > 1 else ():
-            best = self._fit(features, ~chosen_N).ranker(self._layout).rank(known.take(chosen_N), num_places)
+            best = self._fit(~chosen_N).ranker(self._layout).rank(known.take(chosen_N), num_places)
             found.ids[chosen_N], found.scores[chosen_N] = best.ids, best.scores
         return TopK(found.ids[self._places_of_answered], found.scores[self._places_of_answered])
 
-    def ranker(self, without: Collection[str] = ()) -> FittedRanker:
-        """A ranker that is fitted to all texts and does not read some features."""
-        return self._fit(self._read(without), np.ones(len(self._known_NK), dtype=bool))
+    def ranker(self) -> FittedRanker:
+        """A ranker that is fitted to all texts."""
+        return self._fit(np.ones(len(self._known_NK), dtype=bool))
 
-    def _read(self, without: Collection[str]) -> Features:
-        return {name: values for name, values in self._candidates.features.items() if name not in without}
-
-    def _fit(self, features: Features, chosen_N: NDArray[np.bool_]) -> FittedRanker:
-        """A ranker of these features, fitted to these texts."""
+    def _fit(self, chosen_N: NDArray[np.bool_]) -> FittedRanker:
+        """A ranker that is fitted to these texts."""
+        features = self._candidates.features
         pairs = self._counts_NK & chosen_N[:, None]
         if self._predict.rank == "learned" and self._is_few:
             return self._linear.fit(features, self._hits_NK, pairs)

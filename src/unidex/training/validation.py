@@ -31,7 +31,6 @@ from unidex.scoring.label_counts import LabelFrequencies
 from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import EVEN, Layout, Weights
 from unidex.scoring.lexical import LexicalPart
-from unidex.scoring.linear_part import LINEAR
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import CandidateCounts, FittedRanker, WeightedSum, part_names
@@ -220,36 +219,31 @@ class Validation:
         """The ranker of the recipe and the probabilities of its scores, fitted to a network's predictions.
 
         The ranker is None where the parts are summed. Probabilities are None where texts are too few. With ``frozen``
-        a second ranker reads its vectors too, and stays if it ranks the held-out texts better; so does one that reads
-        linear classifiers, where the recipe has them.
+        a second ranker reads its vectors too, and stays if it ranks the held-out texts better.
         """
-        reads_linear = config.predict.linear
+        has_linear = config.predict.linear
         reason = obstacle(config.predict.rank, self.train_texts, len(self.answered), self.processes.size)
-        if reads_linear and reason:
+        if has_linear and reason:
             logger.info("No linear classifiers of labels: %s.", reason)
-            reads_linear = False
+            has_linear = False
         if config.predict.rank == "sum":
             places = places_needed(self.split, CALIBRATED_PLACES)
             found = self._predicted(network, config, weights, places, (self.split, self.texts))
             return None, self._calibration(network, found)
         scorer = self._scorer(network, config, weights)
-        if reads_linear:
+        if has_linear:
+            logger.info("Linear classifiers of labels: fitted to the train texts, for the ranker.")
             rows, positives = self.train_texts[self.rows], self.dataset.train.positives[self.rows]
             scorer.linear = fit_linear(scorer, network.text_vectors, rows, positives, seed)
         fit = self._ranker_fit(scorer, network, config)
-        found = fit.predictions(without=LINEAR)
-        left_out: tuple[str, ...] = LINEAR
+        found = fit.predictions()
         if frozen is not None:
             scorer.pretrained = frozen.part(config.predict, self.rows)
             second = self._ranker_fit(scorer, network, config)
-            better = second.predictions(without=LINEAR)
+            better = second.predictions()
             if self._pays(better, found, config, f"vectors of {frozen.source}"):
                 fit, found = second, better
-        if reads_linear:
-            better = fit.predictions()
-            if self._pays(better, found, config, "linear classifiers of labels"):
-                found, left_out = better, ()
-        return fit.ranker(left_out), self._calibration(network, found)
+        return fit.ranker(), self._calibration(network, found)
 
     def _pays(self, found: TopK, without: TopK, config: Config, what: str) -> bool:
         """Whether predictions with a further part are better by the share that is asked for."""

@@ -15,7 +15,7 @@ from unidex.model.explanation import explain
 from unidex.model.model import Model
 from unidex.scoring.linear_part import LINEAR, unit_length
 from unidex.scoring.rankers import Candidates
-from unidex.training import linear_fit, validation
+from unidex.training import linear_fit
 from unidex.verbs.train import train
 
 needs_kernels = pytest.mark.skipif(native.kernels is None, reason="the kernels are not compiled")
@@ -128,12 +128,9 @@ COMMON = topics(num_labels=12, num_train=700, num_test=60)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    # Kept whether it pays or not: on so easy a problem nothing does.
     out = tmp_path_factory.mktemp("models") / "model"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "_MIN_GAIN", -1.0)
-        settings = [*QUICK, "train.validation=0.4", "predict.rank=learned", "predict.linear=true"]
-        train(COMMON, "unidec", settings=settings, out=out)
+    settings = [*QUICK, "train.validation=0.4", "predict.rank=learned", "predict.linear=true"]
+    train(COMMON, "unidec", settings=settings, out=out)
     return out
 
 
