@@ -93,8 +93,8 @@ def new_context(browser, **options):
 class Tab:
     """A browser's window of its own, and what it has complained of and asked for.
 
-    A context costs more than all that a test does in it, so most tests share one. A page has routes, media and a session
-    of its own; what it keeps beyond them, the theme, is deleted with it.
+    Tests share a context, because one costs as much as a test does. A page has routes, media and a session of its own;
+    what it keeps beyond them, the theme, is deleted with it.
     """
 
     def __init__(self, context, url):
