@@ -38,7 +38,7 @@ def _own_cache(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def _collected_once():
-    """What is there before a file stays, such as imports: a training, which collects garbage, need not look at it again."""
+    """What is there before a file stays, as imports do: a training, which collects garbage, need not look at it."""
     gc.collect()
     gc.freeze()
 
