@@ -21,7 +21,7 @@ from typing import Any
 
 from busy_machine import busy_loops
 
-SUITE = ("-m", "pytest", "-n", "2", "--dist", "loadfile")
+SUITE = ("-m", "pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def run_suite(arguments: list[str], log: Path | None) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def run_suite(arguments: list[str], log: Path | None) -> dict[str, Any]:
     done = subprocess.run(
         command,
         cwd=Path(__file__).parents[1],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

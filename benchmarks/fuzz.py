@@ -251,23 +251,29 @@ def varied(body: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 # Model folders
 
 
-def train_model(work: Path) -> Path:
-    """A model with every part that a folder can have."""
+def train_model(work: Path, *, has_trees: bool = False) -> Path:
+    """A model with every part that a folder can have; the ranker is linear, or has trees that read classifiers."""
     from unidex.data import formats
+    from unidex.training import validation
     from unidex.verbs.train import train
 
     rng = random.Random(0)
     words = [f"w{number}" for number in range(60)]
     rows = []
-    for number in range(240):
+    for number in range(720 if has_trees else 240):
         label = number % 12
         text = " ".join([words[2 * label], words[2 * label + 1], *rng.choices(words[24:], k=3)])
         rows.append({"text": text, "labels": [f"{words[2 * label]} {words[2 * label + 1]}"]})
-    file, folder = work / "rows.jsonl", work / "model"
+    file, folder = work / "rows.jsonl", work / ("trees" if has_trees else "model")
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     settings = ["encoder.dim=8", "features.min_df=1", "train.epochs=1", "train.batch_size=32", "train.validation=0.4"]
-    settings += ["predict.snippet_length=20", "predict.rank=learned"]
+    settings += ["predict.snippet_length=20", "predict.rank=learned", f"predict.linear={str(has_trees).lower()}"]
+    # Classifiers are kept whether they pay or not: on so easy a problem nothing does.
+    pays, validation._MIN_GAIN = validation._MIN_GAIN, -1.0
     train(formats.read(file), "unidec", settings=settings, out=folder)
+    validation._MIN_GAIN = pays
+    if (folder / "linear").is_dir() != has_trees:
+        raise SystemExit(f"a model {'with' if has_trees else 'without'} linear classifiers is needed, but this is none")
     return folder
 
 
@@ -278,10 +284,11 @@ def folders_case(work: Path) -> Case:
     from unidex.model.folder import _hashes
     from unidex.model.model import Model
 
-    folder = train_model(work)
-    names = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    folders = [train_model(work), train_model(work, has_trees=True)]
+    files = [sorted(str(file.relative_to(one)) for file in one.rglob("*") if file.is_file()) for one in folders]
 
     def case(rng: random.Random) -> str:
+        folder, names = rng.choice(list(zip(folders, files, strict=True)))
         place = work / f"case-{os.getpid()}"
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(folder, place, copy_function=os.link)

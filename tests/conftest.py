@@ -36,9 +36,9 @@ def _own_cache(tmp_path_factory):
         os.environ["XDG_CACHE_HOME"] = before
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _collected_once():
-    """What is imported stays: a training, which collects garbage between its phases, need not look at it again."""
+    """What is there before a file stays, as imports do: a training, which collects garbage, need not look at it."""
     gc.collect()
     gc.freeze()
 

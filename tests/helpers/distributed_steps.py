@@ -44,7 +44,11 @@ RECIPES = {
     "depsl": [],
     "unidec": ["loss.learn_temperature=true", "loss.log_q=0.5"],
     "auto": ["train.validation=0.2", "train.validate_every=2", "train.decay_epochs=4"],
-    "auto-chunked": ["train.validation=0.2", "train.validate_every=2", "train.decay_epochs=4", "train.chunk=11"],
+    # Without what is tried before and fitted after the steps: that is as without chunks.
+    "auto-chunked": [
+        *("train.validation=0.2", "train.validate_every=2", "train.decay_epochs=4", "train.chunk=11"),
+        *("augment.method=gandalf", "pool.try_hard_negatives=0", "predict.rank=sum", "predict.linear=false"),
+    ],
     "unidec-spectral": ["encoder.spectral=true", "train.lr_heads=0.01"],
     "unidec-one-positive": ["loss.dual=one-positive", "loss.classifier=one-positive", "train.chunk=9"],
     "unidec-triplet": ["loss.dual=triplet", "loss.classifier=contrastive", "loss.temperature=1.0"],

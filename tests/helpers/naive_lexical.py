@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from functools import lru_cache
 
 from helpers.naive_features import naive_features, settings_with
 from helpers.naive_matches import NaiveMatches
@@ -10,12 +11,13 @@ from unidex.scoring.lexical_columns import READING
 _SETTINGS = settings_with(parts=True, bigrams=False, chars=True, chars_min=4, chars_max=4)
 
 
+@lru_cache(maxsize=1024)  # a test asks for one text once per label
 def naive_terms(text):
     """The distinct words of a text, parts and beginnings among them, and its distinct n-grams."""
     found = naive_features(text, _SETTINGS)
     words = {name for kind, name in found if kind != "char"}
     words |= {name[: READING.beginning] for name in words}
-    return {"word": words, "char": {name for kind, name in found if kind == "char"}}
+    return {"word": frozenset(words), "char": frozenset(name for kind, name in found if kind == "char")}
 
 
 class NaiveLexical:

@@ -3,7 +3,7 @@
 import time
 
 # Seconds. A wait ends when the event happens; only a test that fails takes this long.
-PATIENCE = 300
+PATIENCE = 900
 
 
 def wait_until(condition, *, pause=0.01):

@@ -84,12 +84,21 @@ def browser(service):
         running.close()
 
 
-class Tab:
-    """A browser's window of its own, and what it has complained of and asked for."""
+def new_context(browser, **options):
+    context = browser.new_context(reduced_motion="reduce", **options)
+    context.set_default_timeout(PATIENCE_MS)
+    return context
 
-    def __init__(self, browser, url, **options):
-        self.context = browser.new_context(reduced_motion="reduce", **options)
-        self.context.set_default_timeout(PATIENCE_MS)
+
+class Tab:
+    """A browser's window of its own, and what it has complained of and asked for.
+
+    Tests share a context, because one costs as much as a test does. A page has routes, media and a session of its own;
+    what it keeps beyond them, the theme, is deleted with it.
+    """
+
+    def __init__(self, context, url):
+        self.context = context
         self.page = self.context.new_page()
         self.url = url
         self.complaints, self.requests = [], []
@@ -104,22 +113,34 @@ class Tab:
         return self.page
 
     def close(self):
-        self.context.close()
+        if self.page.url.startswith(self.url):
+            self.page.evaluate("localStorage.clear()")
+        self.page.close()
         # That an answer was an error is said by the browser itself.
         assert [said for said in self.complaints if not said.startswith("Failed to load resource: ")] == []
         assert [url for url in self.requests if not url.startswith((self.url, f"blob:{self.url}"))] == []
 
 
+@pytest.fixture(scope="module")
+def screens(browser):
+    return new_context(browser)
+
+
+@pytest.fixture(scope="module")
+def phones(browser):
+    return new_context(browser, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+
+
 @pytest.fixture
-def tab(browser, service):
-    opened = Tab(browser, service.url)
+def tab(screens, service):
+    opened = Tab(screens, service.url)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def phone(browser, service):
-    opened = Tab(browser, service.url, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+def phone(phones, service):
+    opened = Tab(phones, service.url)
     yield opened
     opened.close()
 
@@ -663,8 +684,8 @@ def contrast(ink, grounds):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_enough_contrast(browser, service, scheme):
-    tab = Tab(browser, service.url, color_scheme=scheme)
+def test_text_has_enough_contrast(tab, scheme):
+    tab.page.emulate_media(color_scheme=scheme)
     page = tab.open()
     page.locator("#text").fill(TEXT)
     page.locator(".why").first.click()
@@ -684,11 +705,10 @@ def test_text_has_enough_contrast(browser, service, scheme):
     assert len(seen) > 100
     poor = {one["text"]: contrast(one["ink"], one["grounds"]) for one in seen}
     assert {text: value for text, value in poor.items() if value < 4.5} == {}
-    tab.close()
 
 
-def test_dark_and_light_follow_the_system_until_chosen(browser, service):
-    tab = Tab(browser, service.url, color_scheme="dark")
+def test_dark_and_light_follow_the_system_until_chosen(tab):
+    tab.page.emulate_media(color_scheme="dark")
     page = tab.open()
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(ground)
@@ -705,7 +725,6 @@ def test_dark_and_light_follow_the_system_until_chosen(browser, service):
     assert page.evaluate(ground) == dark
     page.emulate_media(color_scheme="light")
     assert luminance(colour(page.evaluate(ground))[:3]) > 0.8
-    tab.close()
 
 
 def test_a_phone_scrolls_one_way_only(phone, service):

@@ -160,6 +160,9 @@ def _read(
         PretrainedPart.load(frozen_folder, len(labels)) if frozen_folder.is_dir() else None,
         LinearPart.load(linear_folder, network.encoder.features.num_features) if linear_folder.is_dir() else None,
     )
+    if missing := scorer.missing_part():
+        rule = "the folder must have all files of the part, which the ranker reads, but has not; copy the model again"
+        raise ModelError(f"{folder / missing}: {rule}")
     texts_file = folder / _TRAIN_TEXTS
     train_texts = TextHashes.load(texts_file) if has_numbers(texts_file) else None
     return config, network, labels, scorer, metrics, log, train_texts

@@ -53,7 +53,8 @@ class _Handle(ctypes.c_void_p):
         self._free = free
 
     def __del__(self) -> None:
-        if self.value is not None:
+        # At the end of the interpreter the module's names may be gone, and the process frees all.
+        if self.value is not None and _library is not None:
             getattr(_library(), self._free)(self)
 
 

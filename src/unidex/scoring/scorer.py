@@ -27,12 +27,20 @@ from unidex.scoring.knn_join import join_scores
 from unidex.scoring.label_counts import LabelCounts
 from unidex.scoring.layout import Head, Layout, Mode
 from unidex.scoring.lexical import LexicalPart
-from unidex.scoring.linear_part import LinearPart
+from unidex.scoring.linear_part import LINEAR, LinearPart
 from unidex.scoring.matches import MATCHES
 from unidex.scoring.pretrained import PRETRAINED, PretrainedPart
 from unidex.scoring.queries import Queries
 from unidex.scoring.ranked_search import rank_at_once
-from unidex.scoring.rankers import CandidateCounts, Candidates, FittedRanker, Ranker, WeightedSum, added_weights
+from unidex.scoring.rankers import (
+    LEXICAL,
+    CandidateCounts,
+    Candidates,
+    FittedRanker,
+    Ranker,
+    WeightedSum,
+    added_weights,
+)
 from unidex.scoring.ranking_features import KnnFound, Pairs, compute_features
 from unidex.topk import PADDING, TopK
 
@@ -73,6 +81,18 @@ class Scorer:
                 self._fitted_ranker = id(self.fitted), id(self.layout), self.fitted.ranker(self.layout)
             return self._fitted_ranker[2]
         return WeightedSum.of(self.layout, self.layout.weights, mode)
+
+    def missing_part(self) -> str:
+        """The part that the fitted ranker reads and that is not there, as its folder is called; empty where none is."""
+        matches = None if self.lexical is None else self.lexical.matches
+        parts = (
+            ("lexical", self.lexical, LEXICAL),
+            ("lexical", matches, MATCHES),
+            ("pretrained", self.pretrained, PRETRAINED),
+            ("linear", self.linear, LINEAR),
+        )
+        read = set() if self.fitted is None else set(self.ranker().features)
+        return next((name for name, part, features in parts if part is None and read.intersection(features)), "")
 
     def queries(
         self, vectors: Vectors, texts: Sequence[str], mode: Mode = "both", prepared: sparse.csr_array | None = None

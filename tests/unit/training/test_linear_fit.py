@@ -1,7 +1,10 @@
 """Linear classifiers of labels: the descent, its negatives, and a model whose ranker reads them."""
 
+import json
 import logging
 import re
+import shutil
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from scipy.optimize import minimize
 
 from helpers.synthetic import QUICK, topics
 from unidex import native
+from unidex.errors import ModelError
 from unidex.model.explanation import explain
 from unidex.model.model import Model
 from unidex.scoring.linear_part import LINEAR, unit_length
@@ -149,6 +153,24 @@ def test_a_ranker_that_reads_it_is_stored_with_its_classifiers(folder):
     for reason in explain(model, COMMON.test.texts[0], k=3):
         assert "linear" in reason.parts
         assert np.isclose(sum(reason.parts.values()), reason.score, atol=1e-4)
+
+
+@needs_kernels
+@pytest.mark.parametrize("removed", ["linear/*", "lexical/match_*", "lexical/*"])
+def test_a_folder_without_a_part_that_the_ranker_reads_is_refused(folder, tmp_path, removed):
+    shutil.copytree(folder, tmp_path / "model")
+    for file in list((tmp_path / "model").glob(removed)):
+        file.unlink()
+    for part in ("linear", "lexical"):
+        with suppress(OSError):
+            (tmp_path / "model" / part).rmdir()
+    file = tmp_path / "model" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    kept = {name: value for name, value in manifest["files"].items() if (tmp_path / "model" / name).exists()}
+    assert len(kept) < len(manifest["files"])
+    file.write_text(json.dumps(manifest | {"files": kept}))
+    with pytest.raises(ModelError, match=rf"{removed.split('/')[0]}: the folder must have all files of the part"):
+        Model.load(tmp_path / "model")
 
 
 @needs_kernels

@@ -15,7 +15,6 @@ from unidex.verbs.train import train
 pytest.importorskip("transformers", reason="the transformers extra is not installed")
 
 DATA = topics(num_labels=8, num_train=64, num_test=16)
-TRANSFORMER = topics_settings(2 * 8 + 40)
 SHORT = [
     "heads.projection=false",
     "heads.dropout=0.0",
@@ -27,8 +26,21 @@ SHORT = [
 ]
 
 
+@pytest.fixture(scope="module")
+def tiny():
+    """The settings of a tiny transformer; none is written where its tests do not run."""
+    return topics_settings(2 * 8 + 40)
+
+
 def losses_of(folder):
     return [json.loads(line)["loss"] for line in (folder / "train.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def plain_losses(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "plain"
+    train(DATA, "depsl", settings=[*tiny, *SHORT], out=folder)
+    return losses_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -41,21 +53,19 @@ def losses_of(folder):
     ],
     ids=["bfloat16", "float16", "float16 in chunks", "compiled"],
 )
-def test_options_of_precision_and_memory_train_as_plain_float32_does(options, tmp_path):
-    plain, other = tmp_path / "plain", tmp_path / "other"
-    train(DATA, "depsl", settings=[*TRANSFORMER, *SHORT], out=plain)
-    model = train(DATA, "depsl", settings=[*TRANSFORMER, *SHORT, *options], out=other)
-    wanted, found = losses_of(plain), losses_of(other)
+def test_options_of_precision_and_memory_train_as_plain_float32_does(options, tiny, plain_losses, tmp_path):
+    model = train(DATA, "depsl", settings=[*tiny, *SHORT, *options], out=tmp_path / "other")
+    found = losses_of(tmp_path / "other")
     assert found[-1] < found[0]
     # Half precision rounds; nothing else differs.
-    assert found == pytest.approx(wanted, rel=0.1)
+    assert found == pytest.approx(plain_losses, rel=0.1)
     texts = list(DATA.test.texts)
-    assert np.array_equal(Model.load(other).vectors(texts).dual, model.vectors(texts).dual)
+    assert np.array_equal(Model.load(tmp_path / "other").vectors(texts).dual, model.vectors(texts).dual)
 
 
-def test_a_decoder_is_an_encoder_by_its_last_token(tmp_path):
+def test_a_decoder_is_an_encoder_by_its_last_token(tiny, tmp_path):
     transformers = pytest.importorskip("transformers")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(TRANSFORMER[1].removeprefix("encoder.path="))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tiny[1].removeprefix("encoder.path="))
     tokenizer.save_pretrained(tmp_path / "decoder")
     shape = transformers.LlamaConfig(
         vocab_size=len(tokenizer) + len(SPECIAL),
@@ -82,8 +92,8 @@ def test_a_decoder_is_an_encoder_by_its_last_token(tmp_path):
     assert np.array_equal(Model.load(tmp_path / "model").vectors(texts).dual, model.vectors(texts).dual)
 
 
-def test_a_run_that_learns_nothing_says_so(caplog):
-    ruined = [*TRANSFORMER, *SHORT, "train.validation=0.2", "train.validate_every=1", "train.lr_encoder=0.5"]
+def test_a_run_that_learns_nothing_says_so(tiny, caplog):
+    ruined = [*tiny, *SHORT, "train.validation=0.2", "train.validate_every=1", "train.lr_encoder=0.5"]
     with caplog.at_level(logging.INFO):
         train(DATA, "depsl", settings=ruined)
     assert "Before training: held-out texts" in caplog.text
