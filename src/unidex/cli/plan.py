@@ -74,9 +74,8 @@ def plan(
         )
         for name, need in found.phases.items()
     ]
-    rows.append(
-        ("whole run", gigabytes(found.memory), "", gigabytes(found.disk), f"{sum(found.seconds.values()):,.0f}")
-    )
+    seconds = "" if found.cpu_seconds is None else f"{found.cpu_seconds:,.0f}"
+    rows.append(("whole run", gigabytes(found.memory), "", gigabytes(found.disk), seconds))
     print_table(("phase", "memory", "largest part", "disk", "CPU seconds"), rows)
     available = f"{gigabytes(found.memory_available)} of memory and {gigabytes(found.disk_free)} of disk are available"
     print_text(f"It fits: {available}." if found.fits else f"It does not fit: {refusal(found)}.")

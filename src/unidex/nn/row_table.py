@@ -12,6 +12,7 @@ Shapes: R rows in the table, U rows of a step, D dimensions.
 
 from __future__ import annotations
 
+import mmap
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -39,19 +40,21 @@ class RowTable:
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight.detach()
         self.file: Path | None = None
+        self._pages: mmap.mmap | None = None  # of the file
         self._num_freed = 0  # rows of a table whose memory was given back
         self._room: Tensor | None = None  # the weights are its first rows and grow into the rest
 
     @classmethod
     def mapped(cls, file: Path, num_rows: int, dim: int, dtype: torch.dtype = torch.float32) -> RowTable:
         """A table in a file; the system reads and writes its pages as they are used."""
-        table = cls(_mapped(file, num_rows, dim, dtype))
-        table.file = file
+        weight, pages = _mapped(file, num_rows, dim, dtype)
+        table = cls(weight)
+        table.file, table._pages = file, pages
         return table
 
     def move_to(self, file: Path) -> None:
         """Move a table from memory to a file."""
-        weight = _mapped(file, self.num_rows, self.dim, self.weight.dtype)
+        weight, self._pages = _mapped(file, self.num_rows, self.dim, self.weight.dtype)
         self.weight = weight.copy_(self.weight)
         self.file = file
 
@@ -75,7 +78,7 @@ class RowTable:
         file = self.file.with_name(f"{self.file.name}.{what}")
         # A new file: the optimiser of the phase before has the old one mapped, and its state is still to be taken over.
         file.unlink(missing_ok=True)
-        return _mapped(file, self.num_rows, dim, self._dtype).zero_()
+        return _mapped(file, self.num_rows, dim, self._dtype)[0].zero_()
 
     @property
     def _is_half(self) -> bool:
@@ -102,8 +105,20 @@ class RowTable:
 
     def rows(self, ids: Tensor | slice) -> Tensor:
         """These rows as steps and searches compute with them; neighbouring rows are a copy if they are float16."""
-        found = self.weight[ids] if isinstance(ids, slice) else self.weight.index_select(0, ids)
-        return found.to(self._dtype)
+        if isinstance(ids, slice):
+            self._fetch(ids)
+            return self.weight[ids].to(self._dtype)
+        return self.weight.index_select(0, ids).to(self._dtype)
+
+    def _fetch(self, rows: slice) -> None:
+        """Start to read neighbouring rows of a file; the system itself expects rows here and there."""
+        if self._pages is None or not hasattr(mmap, "MADV_WILLNEED"):
+            return
+        first, stop, _ = rows.indices(self.num_rows)
+        row_bytes = self.dim * self.weight.itemsize
+        start = first * row_bytes // mmap.PAGESIZE * mmap.PAGESIZE
+        if stop > first:
+            self._pages.madvise(mmap.MADV_WILLNEED, start, stop * row_bytes - start)
 
     def subtract(self, ids_U: Tensor, moves_UD: Tensor) -> None:
         """Subtract from these rows. Rows of float16 are rounded at random, by torch's own generator."""
@@ -300,10 +315,20 @@ def rounded_at_random(values: Tensor) -> Tensor:
 _MAX_HALF = torch.finfo(torch.float16).max
 
 
-def _mapped(file: Path, num_rows: int, dim: int, dtype: torch.dtype) -> Tensor:
-    size = num_rows * dim
+def _mapped(file: Path, num_rows: int, dim: int, dtype: torch.dtype) -> tuple[Tensor, mmap.mmap]:
+    num_bytes = max(1, num_rows * dim * dtype.itemsize)
     with writing(file), file.open("ab") as out:
         # The system kills a process that writes to a page for which a full disk has no room: reserve all of it.
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(out.fileno(), 0, max(1, dtype.itemsize * size))
-    return torch.from_file(str(file), shared=True, size=size, dtype=dtype).view(num_rows, dim)
+            os.posix_fallocate(out.fileno(), 0, num_bytes)
+        elif file.stat().st_size < num_bytes:
+            out.truncate(num_bytes)
+    with file.open("r+b") as opened:
+        pages = mmap.mmap(opened.fileno(), num_bytes)
+    if hasattr(mmap, "MADV_RANDOM"):
+        # Else the system holds pages in groups of up to 2 MiB. After a group was written to the disk, the next write to
+        # a page of it costs 65 microseconds, because it goes through the whole group; to a single page, 4.
+        pages.madvise(mmap.MADV_RANDOM)
+    if num_rows * dim == 0:
+        return torch.empty(num_rows, dim, dtype=dtype), pages
+    return torch.frombuffer(pages, dtype=dtype, count=num_rows * dim).view(num_rows, dim), pages

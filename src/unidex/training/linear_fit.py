@@ -64,6 +64,19 @@ def obstacle(rank: str, texts: Any, num_held_out: int, num_processes: int) -> st
     return "" if native.kernels is not None else "they need the compiled kernels"
 
 
+def num_negatives(num_texts: int, num_labels: int, num_pairs: int, num_entries: int) -> tuple[int, int, int]:
+    """Of a text, the best labels that have it as a negative; texts of which; random negatives per text of a label.
+
+    >>> num_negatives(10_000, 5_000, 30_000, 2_000_000)
+    (50, 10000, 16)
+    """
+    places = min(_PLACES, max(_MIN_PLACES, _MAX_ENTRIES // max(1, num_entries)))
+    of_pairs = max(1, max(1, num_entries) * num_pairs // max(1, num_texts))
+    random_per_text = min(_RANDOM_PER_TEXT, max(_MIN_RANDOM_PER_TEXT, _MAX_ENTRIES // of_pairs))
+    num_searched = min(num_texts, max(1, _MAX_SEARCHED // max(1, num_labels)))
+    return places, num_searched, random_per_text
+
+
 def fit_linear(
     scorer: Scorer,
     encode: Callable[[sparse.csr_array], Any],
@@ -83,13 +96,10 @@ def fit_linear(
     num_texts, num_features = texts_NF.shape
     num_labels = positives_NL.shape[1]
     rng = np.random.default_rng([seed, _LINEAR])
-    entries = max(1, texts_NF.nnz)
-    places = min(_PLACES, max(_MIN_PLACES, _MAX_ENTRIES // entries))
-    entries = max(1, entries * positives_NL.nnz // max(1, num_texts))
-    random_per_text = min(_RANDOM_PER_TEXT, max(_MIN_RANDOM_PER_TEXT, _MAX_ENTRIES // entries))
+    places, num_searched, random_per_text = num_negatives(num_texts, num_labels, positives_NL.nnz, texts_NF.nnz)
     searched = np.arange(num_texts)
-    if num_texts * num_labels > _MAX_SEARCHED:
-        searched = np.sort(rng.permutation(num_texts)[: max(1, _MAX_SEARCHED // num_labels)])
+    if num_searched < num_texts:
+        searched = np.sort(rng.permutation(num_texts)[:num_searched])
     hard_LN = _hard_texts(scorer, encode, texts_NF, searched, places)
     rows_NF = unit_length(texts_NF)
     own_LN = sparse.csr_array(positives_NL.T)

@@ -19,6 +19,7 @@ from unidex.scoring.computed_rows import STREAMED_ABOVE
 from unidex.scoring.label_index import chosen_kind
 from unidex.scoring.mapped_matches import MAPPED_ABOVE
 from unidex.scoring.nearest_texts import EXACT_UP_TO
+from unidex.training.linear_fit import MAX_TEXTS as MAX_LINEAR
 from unidex.training.network_state import MAX_COPY
 from unidex.training.run_sizes import Sizes
 from unidex.training.sizes import batch_size_for
@@ -92,6 +93,8 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     if terms.validates:
         # The ranker is fitted in the memory that a step has left to the allocator.
         fitted = {"training step": max(terms.step, terms.search + RANKER)}
+        if config.predict.linear and config.predict.rank == "learned" and processes == 1:
+            fitted["linear classifiers"] = terms.linear
         found[FIT] = Requirement(training | knn | lexical | fitted, files | checkpoint | words)
     if terms.maps_words:
         # They are in files from then on.
@@ -121,6 +124,11 @@ class _Terms:
     config: Config
     sizes: Sizes
     processes: int
+
+    @property
+    def linear(self) -> int:
+        """A copy of the features of texts, and one in rows of length 1, to fit linear classifiers to."""
+        return int(2 * ENTRY * self.sizes.num_texts * self.sizes.text_entries) * (self.sizes.num_texts <= MAX_LINEAR)
 
     @property
     def dim(self) -> int:

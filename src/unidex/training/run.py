@@ -175,13 +175,13 @@ class Run:
                 self.dataset.train.texts,
                 self.folder,
             )
+            if config.predict.linear:
+                model.scorer.linear = fit_linear(model.scorer, model.vectoriser.text_vectors, *train, self.seed)
         if isinstance(network.encoder, HasRecentVectors):
             network.encoder.forget_vectors()
         model.scorer.calibration, model.scorer.fitted = calibration, ranker
         if self._frozen is not None and config.predict.pretrained:
             model.scorer.pretrained = self._frozen.part(config.predict)
-        if config.predict.linear:
-            model.scorer.linear = fit_linear(model.scorer, model.vectoriser.text_vectors, *train, self.seed)
         model.train_texts = TextHashes.of(self.dataset.train.texts)
         if config.predict.rank == "learned":
             validation, every = self._validation, np.arange(len(self.dataset.train))

@@ -16,8 +16,11 @@ from unidex.distributed import ALONE
 from unidex.encoders import registry as encoders
 from unidex.features.extractor import MAX_COUNTED
 from unidex.training.held_out import MAX_TEXTS as MAX_HELD_OUT
+from unidex.training.linear_fit import MAX_TEXTS as MAX_LINEAR
+from unidex.training.linear_fit import num_negatives
 from unidex.training.loop import Trainer
 from unidex.training.phases import changed, with_metric
+from unidex.training.ranker_fit import MIN_TREES
 from unidex.training.run_sizes import Sizes
 from unidex.training.sizes import fit_sizes
 from unidex.training.stage_networks import StageNetworks
@@ -34,6 +37,7 @@ CODE_ROW = 12e-6  # index kind pq, per label
 DISK_ROW = 3.5e-6  # index kind disk, per label
 COUNTED = 0.6  # share of counting and naming features in the time to read a text; of very many texts, some are counted
 TEXT_ROW = 12e-6  # lists of the kNN part, per text
+LINEAR_EXAMPLE, LINEAR_ENTRY = 0.48e-6, 4.4e-9  # linear classifiers, per example and per feature of an example
 
 
 @dataclass(frozen=True)
@@ -179,12 +183,29 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
         rank = num_held_out * RANK_TEXT * speed.factor * (config.predict.rank == "learned")
         simulated = train.decay_epochs if sizes.num_texts <= train.simulate_decay_up_to else 0
         found[FIT] = search(num_held_out) + knn + rank + simulated * epoch(config, num_trained)
+    linear = 0.0
+    if config.predict.linear and config.predict.rank == "learned" and processes == 1 and num_held_out >= MIN_TREES:
+        # Once for held-out texts, and again for the model: most sets keep them.
+        linear = _linear(sizes) * speed.factor
+        found[FIT] += linear
     if train.decay_epochs:
         found[FINISH] = train.decay_epochs * epoch(config, sizes.num_texts)
     row = DISK_ROW if config.predict.index == "disk" else CODE_ROW
     predict = config.predict
     has_knn = predict.knn > 0 or predict.rank == "learned" or predict.snippet_length > 0 or train.validation
     rows = sizes.num_labels * (speed.encode_row + row * speed.factor)
-    found[INDEX] = rows + (knn if has_knn else 0)
+    found[INDEX] = rows + (knn if has_knn else 0) + linear
     found[TEST] = sizes.num_test * (speed.encode_text + PREDICT_TEXT * speed.factor)
     return {name: round(value, 4 if value < 10 else 0) for name, value in found.items() if math.isfinite(value)}
+
+
+def _linear(sizes: Sizes) -> float:
+    """Seconds of a fit of linear classifiers on the reference machine; 0 where there are none."""
+    if sizes.num_texts > MAX_LINEAR or not sizes.text_entries:
+        return 0.0
+    num_entries = int(sizes.num_texts * sizes.text_entries)
+    places, num_searched, random_per_text = num_negatives(
+        sizes.num_texts, sizes.num_labels, sizes.num_pairs, num_entries
+    )
+    num_examples = sizes.num_pairs * (1 + random_per_text) + num_searched * places
+    return num_examples * (LINEAR_EXAMPLE + LINEAR_ENTRY * sizes.text_entries)

@@ -125,6 +125,8 @@ def find_partitions(files: Sequence[str]) -> list[Partition]:
         if not inside:
             raise DataError("a folder of texts must hold tables, but has none", file=path)
         for file in inside:
+            if not file.exists():
+                raise DataError("texts must be tables or folders of tables, but nothing is here", file=file)
             if kind_of(file) is None:
                 raise DataError(
                     "texts for an engine must be tables (.parquet, .jsonl, .csv, .tsv, .xlsx), but this is none; "

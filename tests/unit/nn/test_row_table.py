@@ -1,5 +1,9 @@
 """Row tables and their optimisers against dense optimisers and hand-made steps."""
 
+import sys
+from itertools import pairwise
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -135,6 +139,33 @@ def test_a_mapped_table_learns_like_one_in_memory(kind, tmp_path):
     assert torch.equal(mapped.weight, inside.weight)
     again = RowTable.mapped(tmp_path / "table", 50, 3)
     assert torch.equal(again.weight, inside.weight)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what the system knows of a map is told by Linux alone")
+def test_tables_in_files_and_their_states_expect_rows_here_and_there(tmp_path):
+    """Otherwise a write costs 16 times as much after the system has written the pages around it."""
+    table = RowTable.mapped(tmp_path / "table", 50_000, 3)
+    optimiser = RowAdagrad(table)
+    maps = Path("/proc/self/smaps").read_text().split("VmFlags:")
+    for name in ("table", "table.sum"):
+        flags = [after for before, after in pairwise(maps) if f"{tmp_path / name}\n" in before]
+        assert flags, name
+        assert all(" rr " in after.splitlines()[0] for after in flags), name
+    assert optimiser.sum.shape == (50_000, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_neighbouring_rows_of_a_file_are_those_of_the_table(dtype, tmp_path):
+    table = RowTable.mapped(tmp_path / "table", 5_000, 3, dtype)
+    table.weight.copy_(torch.arange(15_000).view(5_000, 3) / 16)
+    for rows in (slice(None), slice(1_500, 3_000), slice(4_990, 6_000), slice(7, 7), slice(6_000, 7_000)):
+        assert torch.equal(table.rows(rows), table.weight[rows].float())
+
+
+def test_a_table_in_a_file_may_have_no_rows(tmp_path):
+    table = RowTable.mapped(tmp_path / "table", 0, 3)
+    assert table.weight.shape == (0, 3)
+    assert table.rows(slice(None)).shape == (0, 3)
 
 
 def test_grow_appends_rows():

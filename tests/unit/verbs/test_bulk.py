@@ -91,6 +91,8 @@ def test_wrong_engines_and_folders_are_refused(folder, tmp_path):
         call("predict", folder / "model", folder / "texts", "--out", tmp_path / "a", "--engine", "spark")
     with pytest.raises(DataError, match="--engine needs a folder"):
         call("predict", folder / "model", folder / "texts", "--engine", "local")
+    with pytest.raises(DataError, match="lost: texts must be tables or folders of tables, but nothing is here"):
+        call("predict", folder / "model", folder / "lost", "--out", tmp_path / "a", "--engine", "local")
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UnidexError, match="has other files"):
         call("predict", folder / "model", folder / "texts", "--out", tmp_path, "--engine", "local")

@@ -1,6 +1,7 @@
 """The plan of a training: known sizes, remedies that fit, and the refusal of a run that does not."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from unidex.data.formats import native
 from unidex.errors import UnidexError
 from unidex.training.requirements import requirements, smaller_settings
 from unidex.training.run_sizes import Sizes, sample_of
+from unidex.training.speed import Speed, seconds_by_phase
 from unidex.training.timetable import FIT, INDEX, TEST, TRAIN, TRIAL
 from unidex.verbs import plan as planned
 from unidex.verbs.plan import check_fits, plan
@@ -112,8 +114,29 @@ def test_time_is_measured_for_every_phase():
     found = plan(DATA, settings=["encoder.dim=16"])
     assert set(found.seconds) == set(found.phases)
     assert all(seconds > 0 for seconds in found.seconds.values())
+    # The start of the program is no phase.
+    assert found.cpu_seconds is not None
+    assert sum(found.seconds.values()) + 1 < found.cpu_seconds < sum(found.seconds.values()) + 5
     assert found.fits
     assert not found.remedy
+
+
+def test_linear_classifiers_take_time_twice_where_a_set_may_have_them():
+    """For held-out texts and for the model; a set with too many texts has none."""
+    speed = Speed(1e-7, 0.05, 512, 1e-5, 1e-5, 1e-5, 1e-11, 1.0)
+
+    def seconds(sizes: Sizes, *settings: str, processes: int = 1) -> dict[str, float]:
+        return seconds_by_phase(load("auto", settings).in_stages(), sizes, speed, processes)
+
+    sizes = Sizes(20_000, 1_000, 10_000, 80_000, 100, 30, 100_000, 100.0, 30.0, 200_000)
+    added = {name: value - seconds(sizes, "predict.linear=false")[name] for name, value in seconds(sizes).items()}
+    assert added[FIT] > 0.5
+    assert added[INDEX] == pytest.approx(added[FIT], rel=0.01)
+    assert all(value == 0 for name, value in added.items() if name not in (FIT, INDEX))
+    without, needs = (requirements(load("auto", some), sizes, base=0)[FIT] for some in (["predict.linear=false"], []))
+    assert needs.total_memory - without.total_memory == 2 * 8 * 20_000 * 100
+    for other, options in ((replace(sizes, num_texts=200_000), {}), (sizes, {"processes": 2})):
+        assert seconds(other, **options) == seconds(other, "predict.linear=false", **options)
 
 
 @pytest.fixture
