@@ -5,13 +5,14 @@ usage: python benchmarks/transformer_losses.py DATA SYSTEM --seconds 110 [--set 
        python benchmarks/transformer_losses.py --table runs.jsonl
 
 SYSTEM is one of `SYSTEMS` below, or a loss of sentence-transformers: mnrl (MultipleNegativesRankingLoss) or cached (its
-cached form), on all pairs of a train text and one of its labels. All systems train in one thread, for as many CPU
+cached form), on all pairs of a train text and one of its labels; or xr-transformer (PECOS; --steps are those of each
+level of its label tree, and it keeps to no --seconds). All other systems train in one thread, for as many CPU
 seconds or steps as given; learning rates have then decayed to 0. CPU seconds include tokens, training, held-out texts
 and the vectors of all labels: the model is then ready to predict. So steps end when --spare seconds are left, by
 default the time of the vectors of all labels. Our dual encoders and classifiers are ranked by their scores alone (no
 kNN part, no learned ranker).
 
-With --judge validation a tenth of the train texts takes the place of the test texts, to choose settings.
+With --judge validation a share of the train texts (--held-out) takes the place of the test texts, to choose settings.
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ from unidex.verbs.train import train
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 TIMED_LABELS = 512
-PEERS = {"mnrl": "MultipleNegativesRankingLoss", "cached": "CachedMultipleNegativesRankingLoss"}
+PEERS = {
+    "mnrl": "sentence-transformers, MultipleNegativesRankingLoss",
+    "cached": "sentence-transformers, CachedMultipleNegativesRankingLoss",
+    "xr-transformer": "PECOS XR-Transformer",
+}
 # What makes each recipe one of minutes on a CPU: losses and the encoder's learning rate are the recipe's own. Heads are
 # on the encoder's vectors, pools are of the batch's own labels without mining, which would encode all texts and labels.
 _COMMON = (
@@ -124,6 +129,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--max-length", type=int, default=16)
     parser.add_argument("--judge", choices=("test", "validation"), default="test")
+    parser.add_argument("--held-out", type=float, default=0.1, help="share of the train texts that validation judges")
     parser.add_argument("--texts", type=int, default=0, help="train on so many texts, drawn at random; 0 for all")
     parser.add_argument("--labels", type=int, default=0, help="so many labels, drawn at random, and their texts")
     parser.add_argument("--judged", type=int, default=0, help="judge on so many texts, drawn at random; 0 for all")
@@ -168,7 +174,7 @@ def _prepared(dataset: Dataset, chosen: argparse.Namespace) -> Dataset:
         dataset = replace(dataset, labels=Labels(Texts.of(texts)), train=train_texts, test=test_texts)
     split, test = dataset.train, dataset.test
     if chosen.judge == "validation":
-        rows, held_out = split_rows(len(split), 0.1, 0)
+        rows, held_out = split_rows(len(split), chosen.held_out, 0)
         split, test = split.take(rows), split.take(held_out)
     if chosen.texts:
         drawn = np.random.default_rng(chosen.seed)
@@ -283,8 +289,10 @@ def _theirs(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]
     work = {"encoder": str(minilm_folder()), "max_length": chosen.max_length, "labels": labels, "pairs": pairs}
     with tempfile.TemporaryDirectory() as folder:
         file, out = Path(folder) / "work.json", Path(folder) / "out.npy"
+        work |= {"texts": texts, "positives": np.stack([positives.row, positives.col], axis=1).tolist()}
         file.write_text(json.dumps(work | {"test": list(dataset.test.texts)}), encoding="utf-8")
-        runner = Path(__file__).with_name("sentence_transformers_run.py")
+        is_pecos = chosen.system == "xr-transformer"
+        runner = Path(__file__).with_name("xr_transformer_run.py" if is_pecos else "sentence_transformers_run.py")
         command = [chosen.peer, runner, file, out, chosen.system, chosen.batch, chosen.rate, chosen.seconds]
         command += [chosen.steps, chosen.scale, chosen.seed]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
@@ -293,8 +301,8 @@ def _theirs(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]
         told = json.loads(done.stdout.splitlines()[-1])
         ids = np.load(out).astype(np.int64)
     scores = np.tile(-np.arange(ids.shape[1], dtype=np.float32), (len(ids), 1))
-    name = f"sentence-transformers, {PEERS[chosen.system]}"
-    return [_row(name, told["cpu_seconds"], told["steps"], told["encoded"], TopK(ids, scores), dataset, told)]
+    counts = (told["cpu_seconds"], told["steps"], told["encoded"])
+    return [_row(PEERS[chosen.system], *counts, TopK(ids, scores), dataset, told)]
 
 
 def _row(
