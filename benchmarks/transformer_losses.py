@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,12 @@ from unittest import mock
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from unidex.data.dataset import Dataset, Labels, Split, split_rows
+from slice_of_set import with_labels
+from stored_vectors import StoredVectors
+from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
-from unidex.data.texts import Texts
 from unidex.encoders.transformer import TransformerEncoder
 from unidex.nn.token_vectors import MINILM, minilm_folder
 from unidex.scoring.pretrained_encoder import PretrainedEncoder
@@ -88,6 +88,14 @@ _FROZEN = (
     "heads.dropout=0.1",
     "train.lr_heads=1e-3",
 )
+# As the recipe's own section for the bag, which has few epochs too.
+_RENEE = (
+    "heads.classifier_init=label-text",
+    "heads.classifier_bias=log-odds",
+    "loss.temperature=0.05",
+    "train.row_optimiser=adagrad",
+    "train.lr_classifier=0.1",
+)
 # Recipe and settings of each system.
 SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "depsl": ("depsl", (*_PICKED, "loss.text_to_label=0.5")),
@@ -104,17 +112,10 @@ SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
             "stages.classifier.train.batch_size=128",
         ),
     ),
-    # As the recipe's own section for the bag, which has few epochs too.
-    "renee": (
-        "renee",
-        (
-            "heads.classifier_init=label-text",
-            "heads.classifier_bias=log-odds",
-            "loss.temperature=0.05",
-            "train.row_optimiser=adagrad",
-            "train.lr_classifier=0.1",
-        ),
-    ),
+    "renee": ("renee", _RENEE),
+    "dexml-frozen": ("dexml", (*_FROZEN, "loss.dual=decoupled-softmax", "loss.log_q=0.5")),
+    "ngame-frozen": ("ngame", (*_CLASSIFIER, *_FROZEN, "train.lr_classifier=0.03")),
+    "renee-frozen": ("renee", (*_RENEE, *_FROZEN)),
 }
 
 
@@ -139,6 +140,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1e-4, help="learning rate of sentence-transformers")
     parser.add_argument("--scale", type=float, default=20.0, help="1 over the temperature of sentence-transformers")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--vectors", type=Path, help="frozen systems: vectors are read from this file and written to it"
+    )
     parser.add_argument("--peer", default=sys.executable, help="python with sentence-transformers")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path)
@@ -169,9 +173,7 @@ def _prepared(dataset: Dataset, chosen: argparse.Namespace) -> Dataset:
     if chosen.labels:
         drawn = np.random.default_rng(0)
         kept = np.sort(drawn.choice(dataset.num_labels, min(dataset.num_labels, chosen.labels), replace=False))
-        texts = [dataset.labels.texts[label] for label in kept]
-        train_texts, test_texts = (_with_labels(split, kept) for split in dataset.splits)
-        dataset = replace(dataset, labels=Labels(Texts.of(texts)), train=train_texts, test=test_texts)
+        dataset = with_labels(dataset, kept)
     split, test = dataset.train, dataset.test
     if chosen.judge == "validation":
         rows, held_out = split_rows(len(split), chosen.held_out, 0)
@@ -183,14 +185,6 @@ def _prepared(dataset: Dataset, chosen: argparse.Namespace) -> Dataset:
         drawn = np.random.default_rng(0)
         test = test.take(np.sort(drawn.choice(len(test), min(len(test), chosen.judged), replace=False)))
     return replace(dataset, train=split, test=test)
-
-
-def _with_labels(split: Split, kept: NDArray[np.int64]) -> Split:
-    """The texts that have one of these labels, with these labels alone."""
-    positives = split.positives[:, kept]
-    rows = np.flatnonzero(np.diff(positives.indptr))
-    filter_pairs = split.filter_pairs[:, kept]
-    return replace(split, positives=positives, filter_pairs=filter_pairs).take(rows)
 
 
 class Clock:
@@ -267,15 +261,18 @@ def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     if seconds:
         seconds -= _seconds_of_labels(dataset, chosen.max_length) if chosen.spare is None else chosen.spare
     clock = Clock(seconds, chosen.steps)
-    with clock.watching():
+    stored = StoredVectors(chosen.vectors) if chosen.vectors else None
+    with clock.watching(), stored.in_place_of_layers() if stored else nullcontext():
         # Without test texts: their time is none of training.
         seen = replace(dataset, test=Split.empty(dataset.num_labels))
         model = train(seen, recipe, settings=settings, seed=chosen.seed)
-    seconds = time.process_time() - clock.started
-    heads = model.scorer.layout.heads
+        seconds = time.process_time() - clock.started + (stored.seconds if stored else 0.0)
+        heads = model.scorer.layout.heads
+        modes = ("both", *heads) if len(heads) > 1 else heads
+        texts = list(dataset.test.texts)
+        all_found = {mode: model.topk(texts, 20, mode=mode) for mode in modes}
     rows = []
-    for mode in ("both", *heads) if len(heads) > 1 else heads:
-        found = model.topk(list(dataset.test.texts), 20, mode=mode)
+    for mode, found in all_found.items():
         more = {"cpu_seconds_of_steps": clock.seconds, "fusion": model.config.predict.fusion}
         counts = (seconds, clock.num_steps, clock.num_encoded)
         rows.append(_row(f"`{chosen.system}`, {mode}", *counts, found, dataset, more))
