@@ -98,7 +98,7 @@ _RENEE = (
 )
 # Recipe and settings of each system.
 SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "depsl": ("depsl", (*_PICKED, "loss.text_to_label=0.5")),
+    "depsl": ("depsl", (*_PICKED, "pool.positives=2", "loss.text_to_label=0.5")),
     "unidec": ("unidec", _UNIDEC),
     "depsl-frozen": ("depsl", (*_PICKED, *_FROZEN, "loss.text_to_label=0.5", "loss.log_q=0.5")),
     "unidec-frozen": ("unidec", (*_UNIDEC, *_FROZEN)),
