@@ -5,13 +5,14 @@ usage: python benchmarks/transformer_losses.py DATA SYSTEM --seconds 110 [--set 
        python benchmarks/transformer_losses.py --table runs.jsonl
 
 SYSTEM is one of `SYSTEMS` below, or a loss of sentence-transformers: mnrl (MultipleNegativesRankingLoss) or cached (its
-cached form), on all pairs of a train text and one of its labels. All systems train in one thread, for as many CPU
+cached form), on all pairs of a train text and one of its labels; or xr-transformer (PECOS; --steps are those of each
+level of its label tree, and it keeps to no --seconds). All other systems train in one thread, for as many CPU
 seconds or steps as given; learning rates have then decayed to 0. CPU seconds include tokens, training, held-out texts
 and the vectors of all labels: the model is then ready to predict. So steps end when --spare seconds are left, by
 default the time of the vectors of all labels. Our dual encoders and classifiers are ranked by their scores alone (no
 kNN part, no learned ranker).
 
-With --judge validation a tenth of the train texts takes the place of the test texts, to choose settings.
+With --judge validation a share of the train texts (--held-out) takes the place of the test texts, to choose settings.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,12 @@ from unittest import mock
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from unidex.data.dataset import Dataset, Labels, Split, split_rows
+from slice_of_set import with_labels
+from stored_vectors import StoredVectors
+from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
-from unidex.data.texts import Texts
 from unidex.encoders.transformer import TransformerEncoder
 from unidex.nn.token_vectors import MINILM, minilm_folder
 from unidex.scoring.pretrained_encoder import PretrainedEncoder
@@ -47,7 +48,11 @@ from unidex.verbs.train import train
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 TIMED_LABELS = 512
-PEERS = {"mnrl": "MultipleNegativesRankingLoss", "cached": "CachedMultipleNegativesRankingLoss"}
+PEERS = {
+    "mnrl": "sentence-transformers, MultipleNegativesRankingLoss",
+    "cached": "sentence-transformers, CachedMultipleNegativesRankingLoss",
+    "xr-transformer": "PECOS XR-Transformer",
+}
 # What makes each recipe one of minutes on a CPU: losses and the encoder's learning rate are the recipe's own. Heads are
 # on the encoder's vectors, pools are of the batch's own labels without mining, which would encode all texts and labels.
 _COMMON = (
@@ -83,9 +88,17 @@ _FROZEN = (
     "heads.dropout=0.1",
     "train.lr_heads=1e-3",
 )
+# As the recipe's own section for the bag, which has few epochs too.
+_RENEE = (
+    "heads.classifier_init=label-text",
+    "heads.classifier_bias=log-odds",
+    "loss.temperature=0.05",
+    "train.row_optimiser=adagrad",
+    "train.lr_classifier=0.1",
+)
 # Recipe and settings of each system.
 SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "depsl": ("depsl", (*_PICKED, "loss.text_to_label=0.5")),
+    "depsl": ("depsl", (*_PICKED, "pool.positives=2", "loss.text_to_label=0.5")),
     "unidec": ("unidec", _UNIDEC),
     "depsl-frozen": ("depsl", (*_PICKED, *_FROZEN, "loss.text_to_label=0.5", "loss.log_q=0.5")),
     "unidec-frozen": ("unidec", (*_UNIDEC, *_FROZEN)),
@@ -99,17 +112,10 @@ SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
             "stages.classifier.train.batch_size=128",
         ),
     ),
-    # As the recipe's own section for the bag, which has few epochs too.
-    "renee": (
-        "renee",
-        (
-            "heads.classifier_init=label-text",
-            "heads.classifier_bias=log-odds",
-            "loss.temperature=0.05",
-            "train.row_optimiser=adagrad",
-            "train.lr_classifier=0.1",
-        ),
-    ),
+    "renee": ("renee", _RENEE),
+    "dexml-frozen": ("dexml", (*_FROZEN, "loss.dual=decoupled-softmax", "loss.log_q=0.5")),
+    "ngame-frozen": ("ngame", (*_CLASSIFIER, *_FROZEN, "train.lr_classifier=0.03")),
+    "renee-frozen": ("renee", (*_RENEE, *_FROZEN)),
 }
 
 
@@ -124,6 +130,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--max-length", type=int, default=16)
     parser.add_argument("--judge", choices=("test", "validation"), default="test")
+    parser.add_argument("--held-out", type=float, default=0.1, help="share of the train texts that validation judges")
     parser.add_argument("--texts", type=int, default=0, help="train on so many texts, drawn at random; 0 for all")
     parser.add_argument("--labels", type=int, default=0, help="so many labels, drawn at random, and their texts")
     parser.add_argument("--judged", type=int, default=0, help="judge on so many texts, drawn at random; 0 for all")
@@ -133,6 +140,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1e-4, help="learning rate of sentence-transformers")
     parser.add_argument("--scale", type=float, default=20.0, help="1 over the temperature of sentence-transformers")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--vectors", type=Path, help="frozen systems: vectors are read from this file and written to it"
+    )
     parser.add_argument("--peer", default=sys.executable, help="python with sentence-transformers")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path)
@@ -163,12 +173,10 @@ def _prepared(dataset: Dataset, chosen: argparse.Namespace) -> Dataset:
     if chosen.labels:
         drawn = np.random.default_rng(0)
         kept = np.sort(drawn.choice(dataset.num_labels, min(dataset.num_labels, chosen.labels), replace=False))
-        texts = [dataset.labels.texts[label] for label in kept]
-        train_texts, test_texts = (_with_labels(split, kept) for split in dataset.splits)
-        dataset = replace(dataset, labels=Labels(Texts.of(texts)), train=train_texts, test=test_texts)
+        dataset = with_labels(dataset, kept)
     split, test = dataset.train, dataset.test
     if chosen.judge == "validation":
-        rows, held_out = split_rows(len(split), 0.1, 0)
+        rows, held_out = split_rows(len(split), chosen.held_out, 0)
         split, test = split.take(rows), split.take(held_out)
     if chosen.texts:
         drawn = np.random.default_rng(chosen.seed)
@@ -177,14 +185,6 @@ def _prepared(dataset: Dataset, chosen: argparse.Namespace) -> Dataset:
         drawn = np.random.default_rng(0)
         test = test.take(np.sort(drawn.choice(len(test), min(len(test), chosen.judged), replace=False)))
     return replace(dataset, train=split, test=test)
-
-
-def _with_labels(split: Split, kept: NDArray[np.int64]) -> Split:
-    """The texts that have one of these labels, with these labels alone."""
-    positives = split.positives[:, kept]
-    rows = np.flatnonzero(np.diff(positives.indptr))
-    filter_pairs = split.filter_pairs[:, kept]
-    return replace(split, positives=positives, filter_pairs=filter_pairs).take(rows)
 
 
 class Clock:
@@ -261,15 +261,18 @@ def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     if seconds:
         seconds -= _seconds_of_labels(dataset, chosen.max_length) if chosen.spare is None else chosen.spare
     clock = Clock(seconds, chosen.steps)
-    with clock.watching():
+    stored = StoredVectors(chosen.vectors) if chosen.vectors else None
+    with clock.watching(), stored.in_place_of_layers() if stored else nullcontext():
         # Without test texts: their time is none of training.
         seen = replace(dataset, test=Split.empty(dataset.num_labels))
         model = train(seen, recipe, settings=settings, seed=chosen.seed)
-    seconds = time.process_time() - clock.started
-    heads = model.scorer.layout.heads
+        seconds = time.process_time() - clock.started + (stored.seconds if stored else 0.0)
+        heads = model.scorer.layout.heads
+        modes = ("both", *heads) if len(heads) > 1 else heads
+        texts = list(dataset.test.texts)
+        all_found = {mode: model.topk(texts, 20, mode=mode) for mode in modes}
     rows = []
-    for mode in ("both", *heads) if len(heads) > 1 else heads:
-        found = model.topk(list(dataset.test.texts), 20, mode=mode)
+    for mode, found in all_found.items():
         more = {"cpu_seconds_of_steps": clock.seconds, "fusion": model.config.predict.fusion}
         counts = (seconds, clock.num_steps, clock.num_encoded)
         rows.append(_row(f"`{chosen.system}`, {mode}", *counts, found, dataset, more))
@@ -283,8 +286,10 @@ def _theirs(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]
     work = {"encoder": str(minilm_folder()), "max_length": chosen.max_length, "labels": labels, "pairs": pairs}
     with tempfile.TemporaryDirectory() as folder:
         file, out = Path(folder) / "work.json", Path(folder) / "out.npy"
+        work |= {"texts": texts, "positives": np.stack([positives.row, positives.col], axis=1).tolist()}
         file.write_text(json.dumps(work | {"test": list(dataset.test.texts)}), encoding="utf-8")
-        runner = Path(__file__).with_name("sentence_transformers_run.py")
+        is_pecos = chosen.system == "xr-transformer"
+        runner = Path(__file__).with_name("xr_transformer_run.py" if is_pecos else "sentence_transformers_run.py")
         command = [chosen.peer, runner, file, out, chosen.system, chosen.batch, chosen.rate, chosen.seconds]
         command += [chosen.steps, chosen.scale, chosen.seed]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
@@ -293,8 +298,8 @@ def _theirs(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]
         told = json.loads(done.stdout.splitlines()[-1])
         ids = np.load(out).astype(np.int64)
     scores = np.tile(-np.arange(ids.shape[1], dtype=np.float32), (len(ids), 1))
-    name = f"sentence-transformers, {PEERS[chosen.system]}"
-    return [_row(name, told["cpu_seconds"], told["steps"], told["encoded"], TopK(ids, scores), dataset, told)]
+    counts = (told["cpu_seconds"], told["steps"], told["encoded"])
+    return [_row(PEERS[chosen.system], *counts, TopK(ids, scores), dataset, told)]
 
 
 def _row(
