@@ -5,8 +5,7 @@ usage: python benchmarks/transformer_losses.py DATA SYSTEM --seconds 110 [--set 
        python benchmarks/transformer_losses.py --table runs.jsonl
 
 SYSTEM is one of `SYSTEMS` below, or a loss of sentence-transformers: mnrl (MultipleNegativesRankingLoss) or cached (its
-cached form), on all pairs of a train text and one of its labels; or xr-transformer (PECOS; --steps are those of each
-level of its label tree, and it keeps to no --seconds). All other systems train in one thread, for as many CPU
+cached form), on all pairs of a train text and one of its labels. All systems train in one thread, for as many CPU
 seconds or steps as given; learning rates have then decayed to 0. CPU seconds include tokens, training, held-out texts
 and the vectors of all labels: the model is then ready to predict. So steps end when --spare seconds are left, by
 default the time of the vectors of all labels. Our dual encoders and classifiers are ranked by their scores alone (no
@@ -51,7 +50,6 @@ TIMED_LABELS = 512
 PEERS = {
     "mnrl": "sentence-transformers, MultipleNegativesRankingLoss",
     "cached": "sentence-transformers, CachedMultipleNegativesRankingLoss",
-    "xr-transformer": "PECOS XR-Transformer",
 }
 # What makes each recipe one of minutes on a CPU: losses and the encoder's learning rate are the recipe's own. Heads are
 # on the encoder's vectors, pools are of the batch's own labels without mining, which would encode all texts and labels.
@@ -113,7 +111,6 @@ SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "renee": ("renee", _RENEE),
-    "dexml-frozen": ("dexml", (*_FROZEN, "loss.dual=decoupled-softmax", "loss.log_q=0.5")),
     "ngame-frozen": ("ngame", (*_CLASSIFIER, *_FROZEN, "train.lr_classifier=0.03")),
     "renee-frozen": ("renee", (*_RENEE, *_FROZEN)),
 }
@@ -286,10 +283,8 @@ def _theirs(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]
     work = {"encoder": str(minilm_folder()), "max_length": chosen.max_length, "labels": labels, "pairs": pairs}
     with tempfile.TemporaryDirectory() as folder:
         file, out = Path(folder) / "work.json", Path(folder) / "out.npy"
-        work |= {"texts": texts, "positives": np.stack([positives.row, positives.col], axis=1).tolist()}
         file.write_text(json.dumps(work | {"test": list(dataset.test.texts)}), encoding="utf-8")
-        is_pecos = chosen.system == "xr-transformer"
-        runner = Path(__file__).with_name("xr_transformer_run.py" if is_pecos else "sentence_transformers_run.py")
+        runner = Path(__file__).with_name("sentence_transformers_run.py")
         command = [chosen.peer, runner, file, out, chosen.system, chosen.batch, chosen.rate, chosen.seconds]
         command += [chosen.steps, chosen.scale, chosen.seed]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
