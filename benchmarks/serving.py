@@ -7,7 +7,7 @@ Serves a copy of MODEL with `unidex serve` on a free port and sends it test text
 
 - throughput: `model.predict` over the texts in batches of several sizes, in a process of its own with as many threads
   as the service; the fastest of them is compared with. Then as many requests as 64 connections get answered, with one
-  text and with 16 texts a request. One after the other, in several rounds; the median counts. "By CPU" compares CPU
+  text and with 16 texts per request. One after the other, in several rounds; the median counts. "By CPU" compares CPU
   times a text: the client takes none of these, and other jobs little.
 - latency: one text a request at fixed times, at half of the throughput of such requests. It counts from when a request
   was due.
@@ -246,7 +246,7 @@ def shown(name: str, part: Any, found: dict[str, Any]) -> Iterator[str]:
         yield f"{part:,} labels, {found['num_texts']:,} texts, {found['workers']} worker(s), "
         yield f"{found['threads']} thread(s), {found['cores']} cores.\n\n"
     elif name == "throughput":
-        yield "| | texts/s | of model.predict | of it by CPU | CPU ms a text | p50 ms | p99 ms | failed |\n"
+        yield "| | texts/s | of model.predict | of it by CPU | CPU ms per text | p50 ms | p99 ms | failed |\n"
         yield "|---|---|---|---|---|---|---|---|\n"
         for size, one in part["direct_batches"].items():
             numbers = f"{one['texts_per_second']:.0f} | | | {one['cpu_ms_a_text']:.2f}"
