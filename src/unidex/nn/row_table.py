@@ -71,14 +71,16 @@ class RowTable:
         copy_from(tensors, name, self.weight)
 
     def zeros(self, what: str, dim: int | None = None) -> Tensor:
-        """State of an optimiser, one number per weight unless ``dim`` per row, stored where the table is."""
-        dim = self.dim if dim is None else dim
-        if self.file is None:
-            return self.weight.new_zeros(self.num_rows, dim, dtype=self._dtype)
+        """State of an optimiser: one number per weight, stored where the table is, or ``dim`` per row, in memory.
+
+        A number per row of a file would be a page per row of a step, for what is a small part of the table.
+        """
+        if self.file is None or dim is not None:
+            return self.weight.new_zeros(self.num_rows, self.dim if dim is None else dim, dtype=self._dtype)
         file = self.file.with_name(f"{self.file.name}.{what}")
         # A new file: the optimiser of the phase before has the old one mapped, and its state is still to be taken over.
         file.unlink(missing_ok=True)
-        return _mapped(file, self.num_rows, dim, self._dtype)[0].zero_()
+        return _mapped(file, self.num_rows, self.dim, self._dtype)[0].zero_()
 
     @property
     def _is_half(self) -> bool:

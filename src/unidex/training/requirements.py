@@ -71,7 +71,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     in_file = config.train.table_storage == "file"
     common = {"program": base, "data set": terms.data, "label frequencies": 16 * sizes.num_labels}
     tables = {} if in_file else {"row tables": terms.tables}
-    state = {} if in_file else {"optimiser state": terms.row_state + terms.table_state}
+    state = {"optimiser state": terms.row_state + (0 if in_file else terms.table_state)}
     copied = {"copy of the best network": terms.tables} if terms.tables <= MAX_COPY and terms.validates else {}
     step = {"training step": terms.step}
     search = {"validation": terms.search} if terms.validates else {}
@@ -80,7 +80,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     knn = {"nearest texts": terms.knn} if terms.has_knn else {}
     words = {"words of labels": terms.lexical_files} if lexical and terms.maps_words else {}
     disk = {"prepared texts": terms.prepared}
-    files = disk | ({"row tables": terms.tables + terms.table_state + terms.row_state} if in_file else {})
+    files = disk | ({"row tables": terms.tables + terms.table_state} if in_file else {})
     checkpoint = {"checkpoints": terms.checkpoints} if terms.checkpoints else {}
     found = {
         PREPARE: Requirement(common | {"counted features": terms.counted, "row tables": terms.encoder_table}, disk),

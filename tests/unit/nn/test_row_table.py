@@ -145,13 +145,20 @@ def test_a_mapped_table_learns_like_one_in_memory(kind, tmp_path):
 def test_tables_in_files_and_their_states_expect_rows_here_and_there(tmp_path):
     """Otherwise a write costs 16 times as much after the system has written the pages around it."""
     table = RowTable.mapped(tmp_path / "table", 50_000, 3)
-    optimiser = RowAdagrad(table)
+    optimiser = RowSGD(table)
     maps = Path("/proc/self/smaps").read_text().split("VmFlags:")
-    for name in ("table", "table.sum"):
+    for name in ("table", "table.velocity"):
         flags = [after for before, after in pairwise(maps) if f"{tmp_path / name}\n" in before]
         assert flags, name
         assert all(" rr " in after.splitlines()[0] for after in flags), name
-    assert optimiser.sum.shape == (50_000, 1)
+    assert optimiser.velocity.shape == (50_000, 3)
+
+
+def test_one_number_per_row_stays_in_memory(tmp_path):
+    """In a file, each row of a step would be a page of its own."""
+    optimiser = RowAdagrad(RowTable.mapped(tmp_path / "table", 50, 3))
+    assert optimiser.sum.shape == (50, 1)
+    assert [file.name for file in tmp_path.iterdir()] == ["table"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
