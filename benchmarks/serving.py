@@ -2,6 +2,7 @@
 
 Run: OMP_NUM_THREADS=1 python benchmarks/serving.py MODEL DATA [--parts throughput,latency,soak,swaps] [--json]
      [--rounds 3] [--seconds 6] [--concurrency 64] [--soak 100000] [--swaps 10] [--texts 2000] [--workers 1]
+     [--text title]
 
 Serves a copy of MODEL with `unidex serve` on a free port and sends it test texts of DATA from another process.
 
@@ -284,8 +285,9 @@ def shown(name: str, part: Any, found: dict[str, Any]) -> Iterator[str]:
 def measured(options: argparse.Namespace) -> Iterator[tuple[str, Any]]:
     """What was measured, by name, as soon as it is."""
     from unidex.data.formats import read
+    from unidex.data.read_options import ReadOptions
 
-    texts = list(read(options.data).test.texts)[: options.texts]
+    texts = list(read(options.data, ReadOptions(text=options.text)).test.texts)[: options.texts]
     threads = int(os.environ.setdefault("OMP_NUM_THREADS", "1"))
     yield "num_texts", len(texts)
     yield "workers", options.workers
@@ -315,6 +317,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a model folder")
     parser.add_argument("data", help="a data set, whose test texts are sent")
+    parser.add_argument("--text", default="title+content")
     parser.add_argument("--parts", type=lambda names: names.split(","), default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=6.0, help="of each measurement")
