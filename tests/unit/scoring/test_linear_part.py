@@ -37,6 +37,18 @@ def test_scores_are_those_of_dense_rows_of_length_one(part, rows, has_kernels, m
     assert np.allclose(part.scores(rows, ids), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("texts", [[0, 1, 2], [1, 0, 2], [1, 2, 1, 0, 0, 2]])
+def test_a_text_adds_nothing_to_the_scores_of_the_next(texts):
+    # Feature 0 has a weight for each of 1,000 labels, feature 1 for one label, feature 2 for none: the sums of a text
+    # are cleared in one piece where there are many, else one by one.
+    weights = np.zeros((3, 1000), dtype=np.float32)
+    weights[0], weights[1, 5] = 2, 3
+    part = LinearPart(sparse.csr_array(weights), np.full(1000, -0.5, dtype=np.float32))
+    rows = sparse.csr_array(np.eye(3, dtype=np.float32)[texts])
+    expected = weights[texts] - 0.5
+    assert np.array_equal(part.scores(rows, np.tile(np.arange(1000), (len(texts), 1))), expected)
+
+
 def test_a_label_that_was_added_later_has_the_score_of_no_classifier(part, rows):
     rows = sparse.csr_array(rows)
     found = part.scores(rows, np.full((20, 2), [LABELS, LABELS + 7]))
