@@ -151,7 +151,8 @@ class _ByText:
             scores_Bl.exp2_()
             softmax.mask_(scores_Bl, block.targets, self._form, 0.0)
         else:
-            softmax.exponentials_(scores_Bl, highest_B[:, None], block.targets, self._form, in_bits=True)
+            softmax.exponentials_(scores_Bl, highest_B[:, None], in_bits=True)
+            softmax.mask_(scores_Bl, block.targets, self._form, 0.0)
 
     def _push_and_pull_(self, powers_Bl: Tensor, pushes_B: Tensor, block: Block) -> None:
         powers_Bl.mul_(pushes_B[:, None])
@@ -194,7 +195,8 @@ class _ByLabel:
         positives_m = grad_Ba[rows, columns]
         softmax.mask_(grad_Ba, block.targets, self._form, -torch.inf)
         highest_a = softmax.finite_or_zero(grad_Ba.amax(0))
-        softmax.exponentials_(grad_Ba, highest_a, block.targets, self._form, in_bits=True)
+        softmax.exponentials_(grad_Ba, highest_a, in_bits=True)
+        softmax.mask_(grad_Ba, block.targets, self._form, 0.0)
         sums_a = grad_Ba.sum(0)
         gaps_m = _gaps(positives_m, columns, highest_a, sums_a)
         values_m, pulls_m = self._form.terms(self._shares_M[block.positives], gaps_m)

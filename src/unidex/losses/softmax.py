@@ -150,14 +150,16 @@ def mask_(scores_BP: Tensor, targets: Targets, form: Form, value: float) -> None
         scores_BP[targets.ignored_rows, targets.ignored_columns] = value
 
 
-def exponentials_(scores_BP: Tensor, highest: Tensor, targets: Targets, form: Form, *, in_bits: bool = False) -> None:
-    """exp(scores - highest), or 2^(...), in place, 0 at masked pairs; ``highest`` broadcasts and must be finite."""
+def exponentials_(scores_BP: Tensor, highest: Tensor, *, in_bits: bool = False) -> None:
+    """exp(scores - highest), or 2^(...), in place; ``highest`` broadcasts and must be finite.
+
+    Masked pairs do not become 0 exactly: mask them again.
+    """
     # The exponential of float32 costs twenty times as much where its result is not a normal number, as measured on
     # x86 with MKL. What is below the smallest normal number next to 1 is nothing, whichever small number it is.
     lowest = (math.log2 if in_bits else math.log)(torch.finfo(scores_BP.dtype).tiny) + 0.1
     scores_BP.sub_(highest).clamp_min_(lowest)
     (torch.exp2_ if in_bits else torch.exp_)(scores_BP)
-    mask_(scores_BP, targets, form, 0.0)
 
 
 def _plain(scores_BP: Tensor, targets: Targets, form: Form) -> LossGrad:
@@ -168,7 +170,8 @@ def _plain(scores_BP: Tensor, targets: Targets, form: Form) -> LossGrad:
     positives_M = scores_BP[rows, columns]
     mask_(scores_BP, targets, form, -torch.inf)
     highest_B = finite_or_zero(scores_BP.amax(1))
-    exponentials_(scores_BP, highest_B[:, None], targets, form)
+    exponentials_(scores_BP, highest_B[:, None])
+    mask_(scores_BP, targets, form, 0.0)
     sums_B = scores_BP.sum(1)
     # log Z_i - s_ip from two differences to the row's highest: scores of 10,000 lose no digits to each other.
     gaps_M = sums_B.log()[rows] - (positives_M - highest_B[rows])

@@ -14,8 +14,8 @@ from unidex.losses import softmax
 from unidex.losses.gradient import Loss, LossGrad, check_scores
 from unidex.losses.targets import Targets
 
-# A temporary of the fused form has at most this many numbers.
-BLOCK = 1 << 20
+# Rows of the fused form are taken so many numbers at a time: all operations on a block find it in the caches.
+BLOCK = 1 << 16
 
 
 def symmetric(
@@ -89,7 +89,9 @@ def _fused(
     if log_r_P is not None:
         log_r_P = log_r_P - log_r_P.amax()
     softmax.mask_(scores_BP, targets, form, -torch.inf)
-    highest_B, highest_P = scores_BP.amax(1), scores_BP.amax(0)
+    blocks = scores_BP.split(max(1, BLOCK // scores_BP.shape[1]))
+    highest = [(block.amax(1), block.amax(0)) for block in blocks]
+    highest_B, highest_P = torch.cat([of_b for of_b, _ in highest]), torch.stack([of_P for _, of_P in highest]).amax(0)
     top = softmax.finite_or_zero(highest_B.amax())
     range_ = top - torch.minimum(
         _lowest(highest_B, targets.totals(dtype), top), _lowest(highest_P, transposed.totals(dtype), top)
@@ -103,7 +105,9 @@ def _fused(
         scores_BP[targets.ignored_rows, targets.ignored_columns] = ignored_I
         return None
 
-    softmax.exponentials_(scores_BP, top, targets, form)
+    for block_bP in blocks:
+        softmax.exponentials_(block_bP, top)
+    softmax.mask_(scores_BP, targets, form, 0.0)
     shifted_M = positives_M - top
     r_P = None if log_r_P is None else log_r_P.exp()
     sums_B = scores_BP.sum(1) if r_P is None else scores_BP @ r_P
@@ -114,11 +118,8 @@ def _fused(
     values_by_label_M, pulls_by_label_M = form.terms((1 - text_to_label) * transposed.shares(dtype), gaps_by_label_M)
     pushes_B = softmax.pushes(pulls_by_text_M, rows, sums_B)
     pushes_P = softmax.pushes(pulls_by_label_M, columns, sums_P)
-    # By blocks of rows, so that the factors take little memory however many texts and labels there are.
-    size = max(1, BLOCK // scores_BP.shape[1])
-    for start in range(0, scores_BP.shape[0], size):
-        pushes_b = pushes_B[start : start + size, None]
-        scores_BP[start : start + size].mul_((pushes_b if r_P is None else pushes_b * r_P) + pushes_P)
+    for block_bP, pushes_b in zip(blocks, pushes_B.split(len(blocks[0])), strict=True):
+        block_bP.mul_((pushes_b[:, None] if r_P is None else pushes_b[:, None] * r_P) + pushes_P)
     scores_BP[rows, columns] -= pulls_by_text_M + pulls_by_label_M
     return LossGrad(values_by_text_M.sum() + values_by_label_M.sum(), scores_BP)
 

@@ -1,4 +1,4 @@
-"""Kernels in C for the inner loops of prediction; without them, NumPy computes the same numbers, bit for bit.
+"""Kernels in C for the inner loops of prediction and training; without them, NumPy computes the same numbers, bit for bit.
 
 The build of the package compiles them where there is a C compiler and the headers of Python (``hatch_build.py``).
 Only the linear part of a score depends on them: without them it is not fitted. ``UNIDEX_NATIVE=0`` in the environment
@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 from scipy import sparse
 
-_VERSION = 6  # as in module.c; kernels that were compiled from other sources are not used
+_VERSION = 7  # as in module.c; kernels that were compiled from other sources are not used
 
 
 def _load() -> Any:

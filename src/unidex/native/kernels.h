@@ -216,6 +216,11 @@ typedef struct {
 } Linear;
 int64_t score_linear(Linear linear, const int64_t *ids, int64_t width, float *scores);
 
+/* steps.c */
+int64_t used_columns(Csr rows, int64_t columns, int64_t *ids, float *values, int32_t *places, int32_t *starts);
+int move_rows(const int64_t *ids, const float *gradient, const float *factors, int64_t count, int64_t dim, float *table,
+              int64_t rows);
+
 /* search.c */
 typedef struct {
     const int64_t *found_ids; /* texts x num_found, of the index; where these are more than it gives, the best count */

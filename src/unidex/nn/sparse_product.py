@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
+from unidex import native
 from unidex.nn.row_table import RowTable, Touched
+from unidex.sparse_rows import unchecked_csr
 
 
 def weighted_sum(rows_NF: sparse.csr_array, table: RowTable, touched: list[Touched] | None = None) -> Tensor:
@@ -38,10 +40,17 @@ def used_columns(rows_NF: sparse.csr_array) -> tuple[NDArray[np.int64], sparse.c
     >>> ids.tolist(), transposed.toarray().tolist()
     ([1, 3], [[2, 0], [1, 3]])
     """
+    num_rows, num_columns = rows_NF.shape
+    if native.is_plain(rows_NF):
+        size = rows_NF.nnz
+        ids, starts = np.empty(size, dtype=np.int64), np.empty(size + 1, dtype=np.int32)
+        values, places = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.int32)
+        used = native.kernels.used_columns(*native.arrays_of(rows_NF), ids, values, places, starts, num_columns)
+        return ids[:used], unchecked_csr(values, places, starts[: used + 1], (used, num_rows))
     by_column = rows_NF.tocsc()
     ids = np.flatnonzero(np.diff(by_column.indptr))
     starts = np.append(by_column.indptr[ids], by_column.indptr[-1])
-    return ids, sparse.csr_array((by_column.data, by_column.indices, starts), shape=(len(ids), rows_NF.shape[0]))
+    return ids, sparse.csr_array((by_column.data, by_column.indices, starts), shape=(len(ids), num_rows))
 
 
 def _sums(values: NDArray[Any], columns: NDArray[Any], starts: NDArray[Any], table_FD: Tensor) -> Tensor:
