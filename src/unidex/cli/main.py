@@ -16,6 +16,7 @@ import typer
 from unidex import __version__
 from unidex.cli.augment import augment
 from unidex.cli.calibrate import calibrate
+from unidex.cli.collector import spare_collections
 from unidex.cli.compare import compare, report
 from unidex.cli.convert import convert
 from unidex.cli.explain import explain
@@ -89,6 +90,7 @@ def _common(
 def main() -> None:
     """Run the command line and leave with its exit code."""
     choose_threads(os.environ)
+    spare_collections()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Results are UTF-8 in every locale; file names that are not UTF-8 keep their bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")

@@ -33,6 +33,7 @@ from unidex.nn.sentence_modules import Dense, Normalize, write_static_modules
 from unidex.nn.sparse_product import weighted_sum
 from unidex.nn.spectral import SpectralLinear
 from unidex.nn.static_vectors import initialise_from
+from unidex.nn.unit_rows import unit_rows
 from unidex.nn.vectors import as_array
 from unidex.sparse_rows import unchecked_csr
 from unidex.storage.eight_bits import EightBitRows
@@ -134,7 +135,7 @@ class BagEncoder(nn.Module):
         summed = weighted_sum(rows_NF, self.table, touched)
         if self.spectral:
             return self._astec(summed, learns=touched is not None)
-        unit = nn.functional.normalize(summed, dim=1)
+        unit = unit_rows(summed)
         if self.layer is None:
             return unit
         return unit + torch.relu(self.layer(unit))

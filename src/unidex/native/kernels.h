@@ -218,8 +218,8 @@ int64_t score_linear(Linear linear, const int64_t *ids, int64_t width, float *sc
 
 /* steps.c */
 int64_t used_columns(Csr rows, int64_t columns, int64_t *ids, float *values, int32_t *places, int32_t *starts);
-int move_rows(const int64_t *ids, const float *gradient, const float *factors, int64_t count, int64_t dim, float *table,
-              int64_t rows);
+int adagrad_rows(const int64_t *ids, const float *gradient, int64_t count, int64_t dim, float rate, float *sums,
+                 float *table, int64_t rows);
 
 /* search.c */
 typedef struct {

@@ -1,6 +1,8 @@
 /* The inner loops of a training step that torch and SciPy take several passes for (unidex.nn.sparse_product and
-   unidex.nn.row_table). */
+   unidex.nn.adagrad). */
 #include "kernels.h"
+
+#include <math.h>
 
 /* The columns that hold an entry, ascending, and for each of them its values and their rows, in the order of rows. There
    is room for one column per entry. The number of columns, WRONG or NO_MEMORY. */
@@ -35,18 +37,27 @@ int64_t used_columns(Csr rows, int64_t columns, int64_t *ids, float *values, int
     return used;
 }
 
-enum { AHEAD = 4, LINE = 16 };
+enum { AHEAD = 4, LINE = 16, LANES = 16 };
 
-/* Subtract from rows of a table: each its gradient times its factor. 0 where a row is not there. */
-WIDE int move_rows(const int64_t *ids, const float *gradient, const float *factors, int64_t count, int64_t dim, float *table,
-                   int64_t rows) {
+/* Row-wise Adagrad: add the mean square of each row's gradient to its sum, and move the row. 0 where a row is not there. */
+WIDE int adagrad_rows(const int64_t *ids, const float *gradient, int64_t count, int64_t dim, float rate, float *sums,
+                      float *table, int64_t rows) {
     for (int64_t at = 0; at < count; at++)
         if (ids[at] < 0 || ids[at] >= rows) return 0;
     for (int64_t at = 0; at < count; at++, gradient += dim) {
         if (at + AHEAD < count)
             for (int64_t line = 0; line < dim; line += LINE) PREFETCH(table + ids[at + AHEAD] * dim + line);
-        float *own = table + ids[at] * dim, factor = factors[at];
-        for (int64_t column = 0; column < dim; column++) own[column] -= gradient[column] * factor;
+        float lanes[LANES] = {0};
+        int64_t column = 0;
+        for (; column + LANES <= dim; column += LANES)
+            for (int lane = 0; lane < LANES; lane++) lanes[lane] += gradient[column + lane] * gradient[column + lane];
+        for (int lane = 0; column + lane < dim; lane++) lanes[lane] += gradient[column + lane] * gradient[column + lane];
+        for (int half = LANES / 2; half; half /= 2)
+            for (int lane = 0; lane < half; lane++) lanes[lane] += lanes[lane + half];
+        float sum = sums[ids[at]] + lanes[0] / (float)dim;
+        sums[ids[at]] = sum;
+        float factor = rate / (sqrtf(sum) + 1e-10f), *own = table + ids[at] * dim;
+        for (column = 0; column < dim; column++) own[column] -= gradient[column] * factor;
     }
     return 1;
 }

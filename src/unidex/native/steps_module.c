@@ -20,19 +20,19 @@ PyObject *py_used_columns(PyObject *self, PyObject *const *arguments, Py_ssize_t
     return unless_wrong(&buffers, used >= 0 ? PyLong_FromLongLong(used) : NULL, used);
 }
 
-/* move_rows(ids, gradient, factors, table, dim) */
-PyObject *py_move_rows(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+/* adagrad_rows(rate, ids, gradient, sums, table, dim) */
+PyObject *py_adagrad_rows(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     Buffers buffers;
-    void *p[4];
-    if (count != 5) return PyErr_Format(PyExc_TypeError, "move_rows takes 5 arguments");
-    if (!take_all(&buffers, arguments, 3, 1, p)) return NULL;
-    int64_t dim = whole(arguments[4]), rows = numbers(&buffers, 0, 8);
-    if (dim < 1 || numbers(&buffers, 1, 4) != rows * dim || numbers(&buffers, 2, 4) != rows || numbers(&buffers, 3, 4) % dim)
+    void *p[5];
+    if (count != 6) return PyErr_Format(PyExc_TypeError, "adagrad_rows takes 6 arguments");
+    if (!take_all(&buffers, arguments, 3, 2, p)) return NULL;
+    int64_t dim = whole(arguments[5]), ids = numbers(&buffers, 1, 8), rows = numbers(&buffers, 3, 4);
+    if (dim < 1 || numbers(&buffers, 0, 4) != 1 || numbers(&buffers, 2, 4) != ids * dim ||
+        numbers(&buffers, 4, 4) != rows * dim)
         return finish(&buffers, NULL, SIZES);
-    int64_t table_rows = numbers(&buffers, 3, 4) / dim;
     int is_done;
     Py_BEGIN_ALLOW_THREADS
-    is_done = move_rows(p[0], p[1], p[2], rows, dim, p[3], table_rows);
+    is_done = adagrad_rows(p[1], p[2], ids, dim, *(const float *)p[0], p[3], p[4], rows);
     Py_END_ALLOW_THREADS
     return finish(&buffers, is_done ? Py_NewRef(Py_None) : NULL, is_done ? NULL : NUMBERS);
 }

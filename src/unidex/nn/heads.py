@@ -21,6 +21,7 @@ from unidex.nn.label_tree import LabelTree
 from unidex.nn.row_table import RowTable
 from unidex.nn.sentence_modules import Dense, Normalize
 from unidex.nn.spectral import SpectralLinear
+from unidex.nn.unit_rows import unit_rows
 from unidex.nn.vectors import as_array
 
 
@@ -58,7 +59,7 @@ class DualHead(_Head):
         if self.linear is not None:
             encoded = torch.tanh(self.linear(encoded))
         dropped: Tensor = self.dropout(encoded)
-        return nn.functional.normalize(dropped, dim=1) if self.normalised else dropped
+        return unit_rows(dropped) if self.normalised else dropped
 
     def sentence_modules(self) -> list[nn.Module]:
         """The head as modules of sentence-transformers."""
@@ -111,7 +112,7 @@ class ClassifierHead(_Head):
 
     def unit(self, vectors: Tensor) -> Tensor:
         """Vectors of length 1; a bias, or the 1 in its place, stays as it is."""
-        return self.beside_bias(lambda part: nn.functional.normalize(part, dim=1), vectors)
+        return self.beside_bias(unit_rows, vectors)
 
     def beside_bias(self, change: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:
         """Vectors with a change of all but the bias."""

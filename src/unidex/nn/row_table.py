@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unidex import native
+from unidex.nn import adagrad
 from unidex.storage.disk_errors import writing
 from unidex.storage.tensors import copy_from
 
@@ -129,16 +129,6 @@ class RowTable:
             self.weight.index_copy_(0, ids_U, rounded_at_random(self.rows(ids_U).sub_(moves_UD)))
         else:
             self.weight.index_add_(0, ids_U, moves_UD, alpha=-1)
-
-    def subtract_scaled(self, ids_U: Tensor, gradient_UD: Tensor, factors_U: Tensor) -> None:
-        """Subtract from these rows a gradient times a factor per row. The gradient may be lost."""
-        tensors = (ids_U, gradient_UD, factors_U, self.weight)
-        is_plain = self.weight.dtype == gradient_UD.dtype == torch.float32 and self.weight.device.type == "cpu"
-        if native.kernels is None or not is_plain or not all(tensor.is_contiguous() for tensor in tensors):
-            self.subtract(ids_U, gradient_UD.mul_(factors_U[:, None]))
-        elif gradient_UD.numel():
-            # One pass over the rows in place of two, bit for bit.
-            native.kernels.move_rows(*(tensor.numpy() for tensor in tensors), self.dim)
 
     def gradient_leaf(self, num: int) -> Tensor:
         """A leaf for the gradient of so many rows that a step reads in the table itself; it holds no values."""
@@ -251,21 +241,16 @@ class RowAdagrad(RowOptimiser):
     @torch.no_grad()
     def step(self, ids_U: Tensor, rows_UD: Tensor, lr: float) -> None:
         """Move rows of the table along the gradient of their leaf."""
-        if rows_UD.grad is None or self.decay:
+        grad_UD = rows_UD.grad
+        if grad_UD is None or self.decay or not adagrad.is_compiled(ids_U, grad_UD, self.sum, self.table.weight):
             super().step(ids_U, rows_UD, lr)
         else:
-            self.table.subtract_scaled(ids_U, rows_UD.grad, self._factors(rows_UD.grad, ids_U, lr)[:, 0])
+            adagrad.move_rows(ids_U, grad_UD, self.sum, self.table.weight, lr)
 
     def _move_(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
-        return grad_UD.mul_(self._factors(grad_UD, ids_U, lr))
-
-    def _factors(self, grad_UD: Tensor, ids_U: Tensor, lr: float) -> Tensor:
-        """What the gradient of each row is multiplied with, U x 1."""
-        # norm^2 / D is the mean square without a squared copy of the gradient.
-        square = torch.linalg.vector_norm(grad_UD, dim=1, keepdim=True).square_().div_(grad_UD.shape[1])
-        total = self.sum.index_select(0, ids_U).add_(square)
-        self.sum.index_copy_(0, ids_U, total)
-        return lr / total.sqrt_().add_(1e-10)
+        total_U1 = self.sum.index_select(0, ids_U).add_(adagrad.mean_squares(grad_UD))
+        self.sum.index_copy_(0, ids_U, total_U1)
+        return grad_UD.mul_(adagrad.factors(total_U1, lr))
 
 
 class RowSGD(RowOptimiser):

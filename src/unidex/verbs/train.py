@@ -16,7 +16,7 @@ from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
 from unidex.data.summary import cautions
 from unidex.errors import DataError, UnidexError, quoted
-from unidex.storage.allocator import keep_freed_memory
+from unidex.storage.allocator import keep_freed_memory, lasting_objects
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.models import choose_device, load_model
 from unidex.verbs.plan import check_fits
@@ -110,7 +110,7 @@ def train_together(
     where = choose_device(distributed.local_device(device))
     folder = None if out is None else Path(out)
     work = None if folder is None else folder.with_name(f"{folder.name}.training")
-    with distributed.process_group(where) as processes:
+    with lasting_objects(), distributed.process_group(where) as processes:
         # A run that torchrun restarted resumes on all ranks together: each torchrun counts restarts for itself.
         resume = processes.any(resume or distributed.was_restarted())
         if folder is not None and folder.exists():
