@@ -1,4 +1,4 @@
-"""Kernels in C for the inner loops of prediction and training; without them, NumPy computes the same numbers, bit for bit.
+"""Kernels in C for the inner loops of prediction and training; without them, NumPy computes the same, bit for bit.
 
 The build of the package compiles them where there is a C compiler and the headers of Python (``hatch_build.py``).
 Only the linear part of a score depends on them: without them it is not fitted. ``UNIDEX_NATIVE=0`` in the environment

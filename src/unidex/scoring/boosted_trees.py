@@ -52,6 +52,8 @@ _SETTINGS: dict[str, Any] = {
     "seed": 0,
     "deterministic": True,
     "force_row_wise": True,
+    # Hardly any feature is 0 for most pairs: to look for such features takes longer than it saves.
+    "enable_bundle": False,
     "num_threads": 1,
     "verbose": -1,
 }
