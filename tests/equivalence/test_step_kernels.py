@@ -79,7 +79,7 @@ def test_adagrad_refuses_arrays_that_do_not_fit(place, wrong):
     native.kernels.adagrad_rows(*arrays)
     assert arrays[4][0, 0] != 1
     before = arrays[4].copy()
-    with pytest.raises(ValueError, match="arrays|an array"):
+    with pytest.raises(ValueError, match=r"arrays?"):
         native.kernels.adagrad_rows(*arrays[:place], wrong, *arrays[place + 1 :])
     np.testing.assert_array_equal(arrays[4], before)
 
@@ -108,5 +108,5 @@ def used_columns_arrays():
 def test_used_columns_refuses_arrays_that_do_not_fit(place, wrong):
     arrays = used_columns_arrays()
     assert native.kernels.used_columns(*arrays) == 3
-    with pytest.raises(ValueError, match="arrays|an array"):
+    with pytest.raises(ValueError, match=r"arrays?"):
         native.kernels.used_columns(*arrays[:place], wrong, *arrays[place + 1 :])

@@ -89,7 +89,7 @@ def _fused(
     if log_r_P is not None:
         log_r_P = log_r_P - log_r_P.amax()
     softmax.mask_(scores_BP, targets, form, -torch.inf)
-    blocks = scores_BP.split(max(1, BLOCK // scores_BP.shape[1]))
+    blocks = torch.split(scores_BP, max(1, BLOCK // scores_BP.shape[1]))
     highest = [(block.amax(1), block.amax(0)) for block in blocks]
     highest_B, highest_P = torch.cat([of_b for of_b, _ in highest]), torch.stack([of_P for _, of_P in highest]).amax(0)
     top = softmax.finite_or_zero(highest_B.amax())
@@ -118,7 +118,7 @@ def _fused(
     values_by_label_M, pulls_by_label_M = form.terms((1 - text_to_label) * transposed.shares(dtype), gaps_by_label_M)
     pushes_B = softmax.pushes(pulls_by_text_M, rows, sums_B)
     pushes_P = softmax.pushes(pulls_by_label_M, columns, sums_P)
-    for block_bP, pushes_b in zip(blocks, pushes_B.split(len(blocks[0])), strict=True):
+    for block_bP, pushes_b in zip(blocks, torch.split(pushes_B, len(blocks[0])), strict=True):
         block_bP.mul_((pushes_b[:, None] if r_P is None else pushes_b[:, None] * r_P) + pushes_P)
     scores_BP[rows, columns] -= pulls_by_text_M + pulls_by_label_M
     return LossGrad(values_by_text_M.sum() + values_by_label_M.sum(), scores_BP)

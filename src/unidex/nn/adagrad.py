@@ -43,15 +43,17 @@ def mean_squares(grad_UD: Tensor) -> Tensor:
     num = grad_UD.shape[1]
     if not _is_plain(grad_UD):
         # norm^2 / D is the mean square without a squared copy of the gradient.
-        return torch.linalg.vector_norm(grad_UD, dim=1, keepdim=True).square_().div_(num)
-    squares = torch.nn.functional.pad(grad_UD.square(), (0, -num % _LANES)).split(_LANES, dim=1)
-    lanes = squares[0].clone()
-    for more in squares[1:]:
-        lanes += more
-    while lanes.shape[1] > 1:
-        left, right = lanes.chunk(2, dim=1)
-        lanes = left + right
-    return lanes / num
+        lengths_U1: Tensor = torch.linalg.vector_norm(grad_UD, dim=1, keepdim=True)
+        return lengths_U1.square_().div_(num)
+    squares_UD = torch.nn.functional.pad(grad_UD.square(), (0, -num % _LANES))
+    lanes = squares_UD[:, :_LANES].clone()
+    for start in range(_LANES, squares_UD.shape[1], _LANES):
+        lanes += squares_UD[:, start : start + _LANES]
+    half = _LANES // 2
+    while half:
+        lanes = lanes[:, :half] + lanes[:, half:]
+        half //= 2
+    return lanes.div_(num)
 
 
 def factors(sum_U1: Tensor, lr: float) -> Tensor:

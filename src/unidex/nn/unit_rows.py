@@ -19,7 +19,7 @@ def unit_rows(rows_ND: Tensor) -> Tensor:
     >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
-    unit_ND: Tensor = _UnitRows.apply(rows_ND)
+    unit_ND: Tensor = _UnitRows.apply(rows_ND)  # type: ignore[no-untyped-call]
     return unit_ND
 
 
@@ -29,7 +29,7 @@ class _UnitRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows_ND: Tensor) -> Tensor:
         lengths_N1 = torch.linalg.vector_norm(rows_ND, dim=1, keepdim=True).clamp_min_(_SHORTEST)
-        unit_ND = rows_ND / lengths_N1
+        unit_ND: Tensor = rows_ND / lengths_N1
         ctx.save_for_backward(unit_ND, lengths_N1)
         return unit_ND
 

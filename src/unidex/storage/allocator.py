@@ -30,7 +30,7 @@ def keep_freed_memory() -> bool:
 
 @contextmanager
 def lasting_objects() -> Iterator[None]:
-    """Within this, the collector leaves out the objects that exist now: those of torch alone take it 0.1 s each time."""
+    """Within this, the collector leaves out the objects that exist now: those of torch take it 0.1 s each time."""
     if gc.get_freeze_count():
         yield
         return
