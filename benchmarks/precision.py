@@ -1,12 +1,12 @@
 """Size and scores of a model with vectors of float32 and with vectors of fewer bits.
 
-Run: python benchmarks/precision.py DATA [--text title] [--bits 8,6,5,4] [--judged] [--model FOLDER]
+Run: python benchmarks/precision.py DATA [--text title] [--bits 8,5,4] [--judged] [--model FOLDER]
 Trains a model with vectors of float32, or reads it from FOLDER where one is, then rounds its vectors of features to so
 many bits, makes those of texts and labels from them, and scores each on the test texts; with --judged, on a part of the
 train texts that the model was not trained on, so that a choice of bits has not seen test texts. Prints one JSON object
 per model: P@1, P@5, PSP@1, PSP@5 and the share of texts whose first label differs from that of float32. Models that a
-recipe can ask for (`predict.precision`) are saved: bytes of their folders, and of a folder of format 3 with numbers of
-32 bits, which had the classifiers twice and no compressed file.
+recipe can ask for (`predict.precision`) have the labels of that precision, and are saved: bytes of their folders, and
+of a folder of format 3 with numbers of 32 bits, which had the classifiers twice and no compressed file.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from unidex.data.read_options import ReadOptions
 from unidex.data.texts import Texts
 from unidex.model.model import Model
 from unidex.scoring import nearest_texts
+from unidex.scoring.linear_part import LinearPart
 from unidex.storage import small_numbers
 from unidex.storage.eight_bits import EightBitRows
+from unidex.training.linear_fit import round_weights
 from unidex.training.phases import changed
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.train import train
 
 METRICS = ("P@1", "P@5", "PSP@1", "PSP@5")
-SAVED = {8: "int8", 6: "int6"}
+SAVED = {8: "int8", 5: "int5"}
 JUDGED_TEXTS = 25_000
 
 
@@ -42,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
     parser.add_argument("--text", default="title+content")
-    parser.add_argument("--bits", default="6", type=lambda text: [int(word) for word in text.split(",")])
+    parser.add_argument("--bits", default="5", type=lambda text: [int(word) for word in text.split(",")])
     parser.add_argument("--judged", action="store_true")
     parser.add_argument("--model", type=Path)
     chosen = parser.parse_args()
@@ -82,7 +84,12 @@ def with_bits(model: Model, dataset: Dataset, bits: int) -> Model:
     for encoder, weight in zip(encoders, plain, strict=True):
         encoder.table.weight = weight
     old, new = model.scorer, built.scorer
-    new.fitted, new.calibration, new.lexical = old.fitted, old.calibration, old.lexical
+    new.fitted, new.calibration, new.lexical, new.linear = old.fitted, old.calibration, old.lexical, old.linear
+    if old.linear is not None:
+        # A model that was trained before weights were rounded has them so only from here on.
+        weights = old.linear.weights_FL.copy()
+        weights.data = round_weights(weights.data)
+        new.linear = LinearPart(weights, old.linear.biases_L)
     built.log, built.train_texts = model.log, model.train_texts
     return built
 

@@ -50,7 +50,7 @@ def test_a_loaded_model_is_the_model_in_memory_bit_for_bit(model, tmp_path):
     model.save(tmp_path / "model")
     assert not (tmp_path / "model" / "classifier.safetensors").exists()
     is_coded = model.config.predict.precision != "float32"
-    assert (tmp_path / "model" / "index" / "vectors_int8.npy").exists() == is_coded
+    assert (tmp_path / "model" / "index" / "vectors_int8.numbers").exists() == is_coded
     loaded = Model.load(tmp_path / "model")
     found, wanted = loaded.topk(TEXTS, 7), model.topk(TEXTS, 7)
     assert found.ids.tolist() == wanted.ids.tolist()
@@ -64,7 +64,7 @@ def test_a_loaded_model_is_the_model_in_memory_bit_for_bit(model, tmp_path):
     if "dual" in loaded.scorer.layout.heads:
         loaded.add_labels(["a new label"])
         loaded.save(tmp_path / "again")
-        assert (tmp_path / "again" / "index" / "vectors_int8.npy").exists() == is_coded
+        assert (tmp_path / "again" / "index" / "vectors_int8.numbers").exists() == is_coded
 
 
 def test_saved_weights_that_are_not_those_of_the_recipe_are_refused(model, tmp_path):

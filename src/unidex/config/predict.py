@@ -8,7 +8,7 @@ from pydantic import Field
 
 from unidex.config.section import Section
 
-Precision = Literal["float32", "int8", "int6"]
+Precision = Literal["float32", "int8", "int5"]
 Favour = Literal["accuracy", "balanced", "rare"]
 
 
@@ -70,7 +70,7 @@ class Predict(Section):
     precision: Precision = Field(
         "float32",
         description="the vectors of features and labels in the model: 'float32'; 'int8' for a quarter of the size; "
-        "'int6' for 6 bits per number of features and 8 per number of labels, a fifth of the size",
+        "'int5' for 5 bits per number, a seventh of the size",
     )
     snippet_length: int = Field(
         0, ge=0, description="characters of each train text that the model stores for explanations; 0 for none"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from unidex.config import Config, Encoder, Stage, merged, parse
 from unidex.config.encoder_settings import settings_for, settings_under
 from unidex.config.names import ENCODERS
-from unidex.config.renamed import OLD_NAMES, with_new_names
+from unidex.config.renamed import with_new_names
 from unidex.config.rules import check_rules
 from unidex.config.section import Section
 from unidex.config.stages import check_stages
@@ -80,12 +79,7 @@ def _over_base(settings: dict[str, Any], where: str) -> dict[str, Any]:
 def read_saved(folder: Path) -> Config:
     """The recipe of a model folder, also of one that was written under older names."""
     file = folder / "config.toml"
-    settings = read_toml(file)
-    try:
-        found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["format"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        found = None  # others report a manifest that cannot be read
-    return parse(with_new_names(settings) if found in OLD_NAMES else settings, where=str(file))
+    return parse(with_new_names(read_toml(file)), where=str(file))
 
 
 def join_stages(found: dict[str, Config], *, where: str) -> Config:

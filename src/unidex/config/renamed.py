@@ -38,11 +38,12 @@ RENAMED = {
     "predict.tree_weight": "predict.decision_tree_weight",
 }
 # Values that had other names, by the new name of their setting.
-_VALUES = {"predict.rank": {"tree": "decision-tree"}}
+# Codes of 6 bits are still read, and what is added to such a model has 8.
+_VALUES = {"predict.rank": {"tree": "decision-tree"}, "predict.precision": {"int6": "int8"}}
 
 
 def with_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a model folder of format 1 or 2 under the names of today.
+    """The settings of a model folder of an earlier format under the names of today.
 
     >>> with_new_names({"predict": {"fuse": "tree", "index": "exact"}})
     {'predict': {'rank': 'decision-tree', 'index': 'exact'}}

@@ -36,7 +36,7 @@ from unidex.nn.static_vectors import initialise_from
 from unidex.nn.unit_rows import unit_rows
 from unidex.nn.vectors import as_array
 from unidex.sparse_rows import unchecked_csr
-from unidex.storage.eight_bits import EightBitRows
+from unidex.storage.eight_bits import BITS, EightBitRows
 
 
 class BagEncoder(nn.Module):
@@ -164,7 +164,7 @@ class BagEncoder(nn.Module):
         layer = self.layer
         return BagArrays(
             self.features,
-            table if precision == "float32" else EightBitRows.of(table, 6 if precision == "int6" else 8),
+            table if precision == "float32" else EightBitRows.of(table, BITS[precision]),
             None if layer is None else Linear(as_array(layer.weight), as_array(layer.bias)),
             None if self.feature_weights_F is None else as_array(self.feature_weights_F),
             is_rectified=self.spectral,

@@ -1,4 +1,4 @@
-"""The vectors of labels in the folder of an index: float32, or 8 bits where they were rounded to that.
+"""The vectors of labels in the folder of an index: float32, or 8 bits or fewer where they were rounded to that.
 
 Shapes: L labels, D dimensions.
 """
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from unidex.errors import ModelError
 from unidex.storage.eight_bits import EightBitRows, num_blocks, on_grid
 from unidex.storage.mapped import load_array
-from unidex.storage.small_numbers import load_numbers, save_numbers
+from unidex.storage.small_numbers import has_numbers, load_numbers, save_numbers
 
 _TOO_LARGE = 1e15
 _ROWS_AT_ONCE = 1 << 14
-_VECTORS, _CODES, _SCALES = "vectors.npy", "vectors_int8.npy", "vectors_scales"
+_VECTORS, _CODES, _SCALES = "vectors.npy", "vectors_int8", "vectors_scales"
 
 
 def write_rows(folder: Path, shape: tuple[int, int], blocks: Sequence[NDArray[np.float32]]) -> None:
-    """Write label vectors, given in blocks; those that lie on the grid of 8 bits are written so, without a loss."""
+    """Write label vectors, given in blocks; those that lie on a grid of few bits are written so, without a loss."""
     if shape[0] == 0:
         np.save(folder / _VECTORS, np.empty(shape, dtype=np.float32))
         return
@@ -34,18 +34,18 @@ def write_rows(folder: Path, shape: tuple[int, int], blocks: Sequence[NDArray[np
             _write_blocks(folder / _VECTORS, shape, np.float32, blocks)
             return
         coded.append(codes)
-    _write_blocks(folder / _CODES, shape, np.int8, (block.codes_RD for block in coded))
+    save_numbers(folder / _CODES, np.concatenate([block.codes_RD for block in coded]))
     save_numbers(folder / _SCALES, np.concatenate([block.scales_RG for block in coded]))
 
 
 def read_rows(folder: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
     """Read label vectors as float32: mapped, copy-on-write, where they are stored so."""
-    if not (folder / _CODES).is_file():
+    if not has_numbers(folder / _CODES):
         vectors = load_array(folder / _VECTORS, shape, mapped=shape[0] > 0)
         for start in range(0, shape[0], _ROWS_AT_ONCE):
             _check_numbers(vectors[start : start + _ROWS_AT_ONCE], folder / _VECTORS)
         return vectors
-    codes = load_array(folder / _CODES, shape, np.int8)
+    codes = load_numbers(folder / _CODES, shape, np.int8)
     scales = load_numbers(folder / _SCALES, (shape[0], num_blocks(shape[1])), np.float32)
     _check_numbers(scales, folder / _SCALES)
     return EightBitRows(codes, scales).whole()

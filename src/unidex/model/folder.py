@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from unidex.model.model import Model
     from unidex.nn.network import Network
 
-FORMAT = 5
-# Before 5, whole numbers were saved by NumPy, names and snippets as they are, and vectors with 8 bits at least. Before
-# 4, the weights of a transformer were in encoder.safetensors, not in encoder/, and the classifiers in a file of their
-# own too.
-_READ = (*OLD_NAMES, 3, 4, FORMAT)
+FORMAT = 6
+# Before 6, codes of vectors were not compressed, and those of features had 6 bits. Before 5, whole numbers were saved
+# by NumPy, names and snippets as they are, and vectors with 8 bits at least. Before 4, the weights of a transformer
+# were in encoder.safetensors, not in encoder/, and the classifiers in a file of their own too.
+_READ = (*OLD_NAMES, 3, 4, 5, FORMAT)
 # The files and folders that are read, beside the manifest and the journal of label changes.
 _PARTS = (
     "config.toml",

@@ -105,6 +105,9 @@ int64_t text_rows(Texts texts, Texts leads, float lead_weight, CodePoints points
 int sum_rows(Csr texts, const int8_t *codes, const float *scales, int64_t rows, int64_t dim, int64_t block,
              float *sums);
 
+/* huffman.c */
+int read_bytes(const uint8_t *input, int64_t length, uint8_t *bytes, int64_t size);
+
 /* products.c */
 int inner_products(const float *queries, int64_t texts, int64_t columns, const float *rows, int64_t num_rows,
                    int64_t dim, int64_t first, const int64_t *ids, int64_t width, float *found);

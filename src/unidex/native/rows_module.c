@@ -20,6 +20,20 @@ PyObject *py_sum_rows(PyObject *self, PyObject *const *arguments, Py_ssize_t cou
     return finish(&buffers, is_done ? Py_NewRef(Py_None) : NULL, is_done ? NULL : NUMBERS);
 }
 
+/* read_bytes(compressed, bytes) -> whether it could */
+PyObject *py_read_bytes(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    Buffers buffers;
+    void *p[2];
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "read_bytes takes 2 arguments");
+    if (!take_all(&buffers, arguments, 1, 1, p)) return NULL;
+    int64_t length = numbers(&buffers, 0, 1), size = numbers(&buffers, 1, 1);
+    int is_done;
+    Py_BEGIN_ALLOW_THREADS
+    is_done = read_bytes(p[0], length, p[1], size);
+    Py_END_ALLOW_THREADS
+    return finish(&buffers, PyBool_FromLong(is_done), NULL);
+}
+
 /* multiply(values, columns, starts, values, columns, starts, num_columns) -> values, columns, starts */
 PyObject *py_multiply(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     Buffers buffers;

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from unidex import native
 from unidex.config import Config
 from unidex.nn.vectors import Vectors
+from unidex.storage.eight_bits import table_names
 
 # Vectors are made in blocks of so many texts, so that memory does not grow with their number.
 BLOCK = 4096
@@ -137,7 +138,9 @@ class ArrayNetwork:
             linear = Linear.read(weights, "classifier.linear")
             classifier = ArrayHead(dim + bias, linear, is_bent=False, is_unit=is_unit, bias=bias)
         network = cls(encoder, own, dual, classifier, weights["log_scales"])
-        if unknown := weights.keys() - network.weights().keys():
+        tables = [table for name, table in ENCODER_TABLES.items() if getattr(network, name) is not None]
+        known = network._dense_weights().keys() | {part for table in tables for part in table_names(table)}
+        if unknown := weights.keys() - known:
             raise ValueError(f"there must be the weights of the recipe alone, but there are {sorted(unknown)} too")
         return network
 
@@ -154,12 +157,20 @@ class ArrayNetwork:
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """Everything that is learned but the classifiers, by name."""
-        found: dict[str, NDArray[Any]] = {"log_scales": self.log_scales}
+        found = self._dense_weights()
         for name, table in ENCODER_TABLES.items():
             encoder = getattr(self, name)
             if encoder is not None:
-                found |= {f"{name}.{own}": values for own, values in encoder.weights().items()}
                 found |= encoder.table_weights(table)
+        return found
+
+    def _dense_weights(self) -> dict[str, NDArray[Any]]:
+        """Everything but the tables: to compress those takes a while."""
+        found: dict[str, NDArray[Any]] = {"log_scales": self.log_scales}
+        for name in ENCODER_TABLES:
+            encoder = getattr(self, name)
+            if encoder is not None:
+                found |= {f"{name}.{own}": values for own, values in encoder.weights().items()}
         for name in ("dual", "classifier"):
             head: ArrayHead | None = getattr(self, name)
             if head is not None and head.linear is not None:

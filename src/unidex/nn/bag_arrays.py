@@ -36,7 +36,7 @@ class BagArrays:
 
     Attributes:
         features: from texts to sparse rows.
-        table: F x D vectors of features, as float32 or as 8 bits.
+        table: F x D vectors of features, as float32 or as codes of 8 bits.
         layer: the residual layer, or None.
         feature_weights_F: factors of the features in every text, or None.
         is_rectified: whether a rectifier takes the place of unit length (Astec).

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from unidex.config.predict import Precision, Predict
 from unidex.errors import DataError, quoted
 from unidex.nn.vectors import Array, Vectors, as_array
-from unidex.storage.eight_bits import rounded
+from unidex.storage.eight_bits import BITS, rounded
 
 Mode = Literal["both", "dual", "classifier"]
 Head = Literal["dual", "classifier"]
@@ -211,7 +211,7 @@ class Layout:
         return found | ({"prior": [self.num_head_columns, self.num_head_columns + 1]} if self._has_prior else {})
 
     def _rounded(self, rows_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-        return rows_ND if self.precision == "float32" else rounded(rows_ND)
+        return rows_ND if self.precision == "float32" else rounded(rows_ND, BITS[self.precision])
 
     def _used_parts(self, vectors: Vectors, mode: Mode) -> list[Array]:
         parts = {head: _part(vectors, head) for head in self.heads}

@@ -1,7 +1,8 @@
 """Numbers in a file as small as they are: counts, places, ids, sorted hashes, scales of few digits.
 
 They are written as they are or as differences, whichever is smaller. The lowest bytes of all numbers come first, then
-the next ones: many are 0, or repeat, and are compressed; bytes that do not get smaller are written as they are.
+the next ones: many are 0, or repeat, and are compressed; bytes that do not get smaller are written as they are. Numbers
+of one byte are codes of vectors, where nothing repeats: frequent ones are written shorter.
 
 The file has the length of a header as eight bytes, the header as JSON, and the bytes.
 """
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ModelError
+from unidex.storage.huffman import compress, decompress
 from unidex.storage.mapped import load_array
 
 # So many numbers and more are written by numpy.save, so that they can be mapped.
@@ -31,8 +33,10 @@ def save_numbers(file: Path, values: NDArray[np.number[Any]]) -> None:
         np.save(_old(file), values)
         return
     flat = np.ascontiguousarray(values).reshape(-1).view(_unsigned(values.dtype))
-    forms = {False: _parts(flat), True: _parts(np.diff(flat, prepend=flat.dtype.type(0)))}
-    is_difference = sum(map(len, forms[True])) < sum(map(len, forms[False]))
+    forms = {False: _parts(flat)}
+    if flat.itemsize > 1:
+        forms[True] = _parts(np.diff(flat, prepend=flat.dtype.type(0)))
+    is_difference = min(forms, key=lambda form: sum(map(len, forms[form])))
     parts = forms[is_difference]
     about = {"type": values.dtype.name, "shape": values.shape, "differences": is_difference}
     header = json.dumps(about | {"sizes": [len(part) for part in parts]}).encode()
@@ -79,14 +83,7 @@ def _decoded(content: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
     for place, size in enumerate(about["sizes"]):
         part = content[end : end + size]
         end += size
-        if len(part) != number:
-            reader = zlib.decompressobj()
-            part = reader.decompress(part, number + 1)
-            if not reader.eof:
-                raise ValueError("a part does not end where it must")
-        if len(part) != number:
-            raise ValueError(f"a part has {len(part)} bytes, not {number}")
-        planes[:, place] = np.frombuffer(part, dtype=np.uint8)
+        planes[:, place] = np.frombuffer(part, dtype=np.uint8) if len(part) == number else decompress(part, number)
     unsigned = _unsigned(dtype)
     values = planes.view(unsigned.newbyteorder("<")).reshape(number).astype(unsigned, copy=False)
     if about["differences"]:
@@ -105,7 +102,7 @@ def _parts(flat: NDArray[Any]) -> list[bytes]:
     found = []
     for place in range(flat.itemsize):
         plain = np.ascontiguousarray(planes[:, place]).tobytes()
-        packed = zlib.compress(plain, 1)
+        packed = compress(plain) if flat.itemsize == 1 else zlib.compress(plain, 1)
         found.append(packed if len(packed) < len(plain) else plain)
     return found
 

@@ -34,6 +34,8 @@ from unidex.training.ranker_fit import MIN_TREES
 # More texts take too long, and larger sets have more texts per label for the heads to learn from.
 MAX_TEXTS = 100_000
 _COST, _TOLERANCE, _LEAST_WEIGHT, _PASSES = 0.5, 0.05, 0.1, 5
+# Weights are multiples of this: most are near the least one, and a file has 5 bits of each in the place of 11.
+_STEP = 1 / 64
 # Negatives: texts that have a label among so many best ones, and random texts per text of the label; fewer where texts
 # are long and many, so that either kind has so many features in all.
 _PLACES, _MIN_PLACES = 100, 20
@@ -75,6 +77,16 @@ def num_negatives(num_texts: int, num_labels: int, num_pairs: int, num_entries: 
     random_per_text = min(_RANDOM_PER_TEXT, max(_MIN_RANDOM_PER_TEXT, _MAX_ENTRIES // of_pairs))
     num_searched = min(num_texts, max(1, _MAX_SEARCHED // max(1, num_labels)))
     return places, num_searched, random_per_text
+
+
+def round_weights(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The nearest weights that a model stores.
+
+    >>> round_weights(np.array([0.1, -0.13], dtype=np.float32)).tolist()
+    [0.09375, -0.125]
+    """
+    found: NDArray[np.float32] = np.rint(weights / np.float32(_STEP)) * np.float32(_STEP)
+    return found
 
 
 def fit_linear(
@@ -121,6 +133,7 @@ def fit_linear(
     weights_LF = sparse.csr_array(sparse.vstack([weights for weights, _ in blocks], format="csr"))
     biases_L = np.concatenate([biases for _, biases in blocks])
     biases_L[np.diff(own_LN.indptr) == 0] = NO_CLASSIFIER
+    weights_LF.data = round_weights(weights_LF.data)
     return LinearPart(sparse.csr_array(weights_LF.T.tocsr()), biases_L)
 
 

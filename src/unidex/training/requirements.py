@@ -35,7 +35,7 @@ RANKER = 80 << 20
 LABEL_MARKS = 1  # byte of a label: the mark that it was removed
 EVALUATED = 20  # bytes of a label's hits at three places, its truth and its weight
 LEXICAL_ENTRIES = 1.1  # words and n-grams per byte of a label text
-STORED = {"float32": 1, "int8": 1 / 4, "int6": 1 / 5}  # a saved table of features beside that of training
+STORED = {"float32": 1, "int8": 1 / 4, "int5": 1 / 7}  # a saved table of features beside that of training
 # While words of very many labels are put into files: bytes of a label, and of a block of labels at most.
 LEXICAL_FILED, LEXICAL_BLOCK = 165, 700 << 20
 

@@ -37,7 +37,7 @@ def test_a_printed_recipe_reads_back(tmp_path):
 def test_a_recipe_has_the_settings_of_its_base_under_its_own(tmp_path):
     static, auto = load("static"), load("auto")
     assert (static.train, static.heads) == (auto.train, auto.heads)
-    assert (static.predict.rank, static.predict.precision, auto.predict.precision) == ("learned", "float32", "int6")
+    assert (static.predict.rank, static.predict.precision, auto.predict.precision) == ("learned", "float32", "int5")
     assert (static.features.words, static.features.subwords, static.features.min_df) == (False, True, 2)
     (tmp_path / "mine.toml").write_text('base = "static"\n[features]\nmin_df = 5\n')
     mine = load(tmp_path / "mine.toml")

@@ -15,8 +15,10 @@ from unidex.data.texts import Texts
 from unidex.model.explanation import explain
 from unidex.model.folder import FORMAT, _hashes
 from unidex.model.model import Model
+from unidex.nn.array_network import ENCODER_TABLES
 from unidex.scoring import nearest_texts
 from unidex.storage.small_numbers import load_numbers
+from unidex.storage.tensors import save_tensors
 from unidex.verbs.train import train
 
 CASES = {
@@ -79,6 +81,41 @@ def test_a_folder_of_format_4_predicts_and_explains_the_same(is_listed, tmp_path
         assert loaded.train_texts.contains(topics().train.texts).all()
 
 
+def packed_in_six_bits(codes):
+    """Codes from -31 to 31 as format 5 has them."""
+    shifted, half = (codes + 32).astype(np.uint8), codes.shape[1] // 2
+    low = (shifted[:, :half] & 15) | (shifted[:, half:] & 15) << 4
+    return np.concatenate([low, *(np.packbits(shifted >> bit & 1, axis=1) for bit in (4, 5))], axis=1)
+
+
+def test_a_folder_of_format_5_with_codes_of_6_bits_predicts_the_same(tmp_path):
+    texts, folder = list(topics().test.texts), tmp_path / "model"
+    model = train(topics(), "unidec", settings=[*QUICK, "train.epochs=2", "predict.precision=int5"], out=folder)
+    wanted = model.predict(texts, 5)
+    # Codes of 4 bits are codes of 6 bits too.
+    weights = model.vectoriser._dense_weights()
+    for encoder, name in ENCODER_TABLES.items():
+        own = getattr(model.vectoriser, encoder)
+        if own is not None:
+            weights[f"{name}.int6"] = packed_in_six_bits(own.table.codes_RD)
+            weights[f"{name}.scales16"] = (own.table.scales_RG.view(np.uint32) >> 16).astype(np.uint16).view(np.int16)
+    save_tensors(weights, folder / "encoder.safetensors")
+    config = (folder / "config.toml").read_text(encoding="utf-8")
+    assert 'precision = "int5"' in config
+    (folder / "config.toml").write_text(config.replace('"int5"', '"int6"'), encoding="utf-8")
+    codes = folder / "index" / "vectors_int8"
+    np.save(codes.with_suffix(".npy"), load_numbers(codes, (None, None), np.int8))
+    codes.with_suffix(".numbers").unlink()
+    (folder / "manifest.json").write_text(json.dumps({"format": 5, "files": _hashes(folder)}), encoding="utf-8")
+    old = Model.load(folder)
+    assert old.config.predict.precision == "int8"
+    old.save(tmp_path / "again")
+    for loaded in (old, Model.load(tmp_path / "again")):
+        found = loaded.predict(texts, 5)
+        assert found.ids.tolist() == wanted.ids.tolist()
+        assert np.array_equal(found.scores, wanted.scores)
+
+
 def to_format(folder, number):
     """Give the recipe of a folder its former names, and the manifest the former format."""
     former = RENAMED_2 if number == 2 else {old: new for old, new in RENAMED.items() if old not in RENAMED_2}
@@ -112,7 +149,7 @@ def test_a_folder_of_an_earlier_format_predicts_the_same(case, number, tmp_path)
     texts = list(topics().test.texts)
     model = train(topics(), "unidec", settings=[*QUICK, "train.epochs=2", *CASES[case]], out=tmp_path / "model")
     wanted = model.predict(texts, 5)
-    assert json.loads((tmp_path / "model" / "manifest.json").read_text())["format"] == FORMAT == 5
+    assert json.loads((tmp_path / "model" / "manifest.json").read_text())["format"] == FORMAT == 6
     to_format(tmp_path / "model", number)
     old = tomllib.loads((tmp_path / "model" / "config.toml").read_text(encoding="utf-8"))["predict"]
     names = {"neighbours", "num_neighbours", "prior", "fuse", "keep_texts"} if number == 1 else {"combine", "knn"}

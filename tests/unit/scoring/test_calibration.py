@@ -350,7 +350,7 @@ def test_trust_changes_no_place_and_leaves_known_texts_as_they_are(folder):
 
 def test_simulating_the_decay_phase_does_not_change_the_model(folder, tmp_path):
     plain = train(DATA, "auto", settings=[*SMALL, "train.simulate_decay_up_to=0"], out=tmp_path / "plain")
-    for name in ("encoder.safetensors", "index/vectors_int8.npy", "labels.jsonl"):
+    for name in ("encoder.safetensors", "index/vectors_int8.numbers", "labels.jsonl"):
         assert (folder / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
     simulated = Model.load(folder)
     assert plain.metrics["choice"] == simulated.metrics["choice"]
@@ -395,7 +395,7 @@ def test_a_stopped_and_resumed_run_has_the_same_probabilities(folder, tmp_path, 
     steps += [phase] * 4
     train(DATA, "auto", settings=SMALL, out=tmp_path / "model", resume=True)
     assert {name: steps.count(name) for name in steps} == {name: num_steps[name] for name in done_again}
-    for name in ("calibration.json", "encoder.safetensors", "index/vectors_int8.npy"):
+    for name in ("calibration.json", "encoder.safetensors", "index/vectors_int8.numbers"):
         assert (tmp_path / "model" / name).read_bytes() == (folder / name).read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""Rows of 8 and of 6 bits: near what was given, and the same when they are rounded again."""
+"""Rows of 8, 5 and 4 bits: near what was given, and the same when they are rounded again."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from unidex.index.stored_rows import read_rows, write_rows
-from unidex.storage.eight_bits import BLOCK, EightBitRows, on_grid, read_table, rounded, table_arrays
-from unidex.storage.packed_bits import max_code, pack, unpack
+from unidex.storage.eight_bits import BLOCK, EightBitRows, max_code, on_grid, read_table, rounded, table_arrays
 
 some_rows = arrays.arrays(
     np.float32,
@@ -43,52 +42,79 @@ def test_rounded_rows_are_on_the_grid_and_come_back_bit_for_bit(rows):
         assert np.array_equal(once.take(np.array([0])), once.whole()[:1])
 
 
+@pytest.mark.parametrize("bits", [4, 5, 8])
 @given(some_rows)
 @hypothesis_settings(deadline=None)
-def test_rows_of_6_bits_err_by_half_a_step_and_come_back_bit_for_bit(rows):
-    once = EightBitRows.of(rows, 6)
+def test_rows_of_few_bits_err_by_half_a_step_and_come_back_bit_for_bit(bits, rows):
+    once = EightBitRows.of(rows, bits)
     even = rows.shape[1] // 2 * 2
     highest = np.abs(rows[:, :even]).max(axis=1, initial=0)
     # A scale of 8 digits is up to 1/128 larger than it must be.
-    assert (np.abs(once.whole() - rows)[:, :even] <= 0.505 * highest[:, None] / 31 + 1e-30).all()
-    again = EightBitRows.of(once.whole(), 6)
+    assert (np.abs(once.whole() - rows)[:, :even] <= 0.505 * highest[:, None] / max_code(bits) + 1e-30).all()
+    again = EightBitRows.of(once.whole(), bits)
     assert np.array_equal(again.codes_RD, once.codes_RD)
     assert np.array_equal(again.scales_RG, once.scales_RG)
     read = read_table(table_arrays(once, "features"), "features")
     assert np.array_equal(read.whole(), once.whole())
 
 
-def test_a_table_of_6_bits_is_packed_and_one_of_8_is_not():
-    rows = np.random.default_rng(0).standard_normal((5, 128)).astype(np.float32)
-    packed = table_arrays(EightBitRows.of(rows, 6), "t")
-    assert {name: array.nbytes for name, array in packed.items()} == {"t.int6": 5 * 96, "t.scales16": 5 * 4}
-    assert table_arrays(EightBitRows.of(rows), "t").keys() == {"t.int8", "t.scales"}
+def test_a_file_has_frequent_codes_in_few_bits_and_few_bytes_of_a_scale():
+    rows = np.random.default_rng(0).standard_normal((500, 128)).astype(np.float32)
+    found = table_arrays(EightBitRows.of(rows, 4), "t")
+    assert found["t.shape"].tolist() == [500, 128, 2]
+    # 64,000 numbers of 3.5 bits, 1,000 scales of 8: the upper byte of a scale hardly differs.
+    assert 28_000 < found["t.codes"].nbytes < 30_500
+    assert table_arrays(EightBitRows.of(rows), "t")["t.shape"].tolist() == [500, 128, 4]
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ([500, 128, 3], "2 or 4 bytes"),
+        ([500, 127, 2], "others"),
+        ([1 << 40, 1 << 20, 2], "cannot have"),
+        ([-1, 128, 2], "cannot have"),
+        ([0, 0, 2], "cannot have"),
+    ],
+)
+def test_numbers_that_are_not_those_of_a_stream_are_refused(shape, reason):
+    arrays = table_arrays(EightBitRows.of(np.ones((500, 128), dtype=np.float32), 4), "t")
+    with pytest.raises(ValueError, match=reason):
+        read_table(arrays | {"t.shape": np.array(shape)}, "t")
+
+
+def packed_in_six_bits(codes):
+    """Codes from -31 to 31 as format 5 has them."""
+    shifted, half = (codes + 32).astype(np.uint8), codes.shape[1] // 2
+    low = (shifted[:, :half] & 15) | (shifted[:, half:] & 15) << 4
+    return np.concatenate([low, *(np.packbits(shifted >> bit & 1, axis=1) for bit in (4, 5))], axis=1)
+
+
+@pytest.mark.parametrize("dim", [64, 128, 192])
+def test_tables_of_6_bits_of_format_5_are_read(dim):
+    rng = np.random.default_rng(dim)
+    codes = rng.integers(-31, 32, (70, dim)).astype(np.int8)
+    halves = rng.integers(0x3C00, 0x3D00, (70, dim // BLOCK)).astype(np.uint16)
+    arrays = {"t.int6": packed_in_six_bits(codes), "t.scales16": halves.view(np.int16)}
+    found = read_table(arrays, "t")
+    assert np.array_equal(found.codes_RD, codes)
+    assert np.array_equal(found.scales_RG, (halves.astype(np.uint32) << 16).view(np.float32))
+    assert np.array_equal(read_table(table_arrays(found, "t"), "t").whole(), found.whole())
     with pytest.raises(ValueError, match="must have scales"):
-        read_table(packed | {"t.scales16": packed["t.scales16"][:3]}, "t")
+        read_table(arrays | {"t.scales16": arrays["t.scales16"][:3]}, "t")
     with pytest.raises(ValueError, match="must be rows of bytes"):
-        read_table(packed | {"t.int6": packed["t.int6"][:, :95]}, "t")
-
-
-@given(st.integers(4, 7), st.integers(0, 3), st.integers(1, 3), st.randoms(use_true_random=False))
-def test_packed_numbers_come_back(bits, num_rows, width, rng):
-    codes = np.array(
-        [rng.randint(-max_code(bits), max_code(bits)) for _ in range(num_rows * 16 * width)], dtype=np.int8
-    )
-    codes = codes.reshape(num_rows, 16 * width)
-    packed = pack(codes, bits)
-    assert packed.shape == (num_rows, 2 * bits * width)
-    assert np.array_equal(unpack(packed, 16 * width, bits), codes)
+        read_table(arrays | {"t.int6": arrays["t.int6"][:, 1:]}, "t")
 
 
 @pytest.mark.parametrize("dim", [64, 100, 257])
-def test_label_vectors_are_stored_by_8_bits_only_where_nothing_is_lost(dim, tmp_path):
+def test_label_vectors_are_stored_by_few_bits_only_where_nothing_is_lost(dim, tmp_path):
     rows = np.random.default_rng(0).standard_normal((70, dim)).astype(np.float32)
-    for name, given_rows in (("plain", rows), ("coded", rounded(rows))):
+    for name, given_rows in (("plain", rows), ("coded", rounded(rows)), ("short", rounded(rows, 5))):
         folder = tmp_path / name
         folder.mkdir()
         write_rows(folder, given_rows.shape, [given_rows[:50], given_rows[50:]])
         assert np.array_equal(read_rows(folder, given_rows.shape), given_rows)
-        assert (folder / "vectors_int8.npy").exists() == (name == "coded")
+        assert (folder / "vectors_int8.numbers").exists() == (name != "plain")
 
 
 @pytest.mark.parametrize("dim", [BLOCK, BLOCK + 1])

@@ -108,7 +108,7 @@ def test_a_run_stopped_in_any_phase_equals_an_unbroken_one(whole, phase, tables,
     assert len(batches) == sum(steps.values()) - before - 8
     assert phases(tmp_path / "broken") == steps
     found, wanted = hashes(tmp_path / "broken"), hashes(whole)
-    assert {"encoder.safetensors", "index/vectors_int8.npy", "config.toml", "labels.jsonl"} < wanted.keys()
+    assert {"encoder.safetensors", "index/vectors_int8.numbers", "config.toml", "labels.jsonl"} < wanted.keys()
     assert found.keys() == wanted.keys()
     differing = {name for name in wanted if found[name] != wanted[name]}
     assert differing == ({"config.toml"} if tables == "file" else set())
@@ -197,7 +197,7 @@ def test_the_winning_trial_gives_the_model_it_gives_alone(winner, decay_epochs, 
     )
     assert list(phases(tmp_path / "tried")) == ["training", "training-hard", *["decay"] * decay_epochs]
     assert list(phases(tmp_path / "alone")) == ["training", *["decay"] * decay_epochs]
-    names = ("encoder.safetensors", "index/vectors_int8.npy", "labels.jsonl", "index/manifest.json")
+    names = ("encoder.safetensors", "index/vectors_int8.numbers", "labels.jsonl", "index/manifest.json")
     assert hashes(tmp_path / "tried", *names) == hashes(tmp_path / "alone", *names)
     found, wanted = (Model.load(tmp_path / name) for name in ("tried", "alone"))
     texts = list(DATA.train.texts)

@@ -240,7 +240,7 @@ def test_a_stopped_and_resumed_run_has_the_same_ranker(auto_folder, tmp_path, mo
         with pytest.raises(TrainingStoppedError, match="stopped by a signal at step 4 of"):
             train(DATA, "auto", settings=AUTO, out=tmp_path / "model")
     train(DATA, "auto", settings=AUTO, out=tmp_path / "model", resume=True)
-    files = ["ranker.json", "calibration.json", "config.toml", "index/vectors_int8.npy"]
+    files = ["ranker.json", "calibration.json", "config.toml", "index/vectors_int8.numbers"]
     files += [f"lexical/{name}.numbers" for name in ("columns", "frequencies", "num_counted", "starts")]
     for name in files:
         assert (tmp_path / "model" / name).read_bytes() == (auto_folder / name).read_bytes(), name
