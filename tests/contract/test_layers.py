@@ -14,7 +14,8 @@ SOURCE = Path(unidex.__file__).parent
 LAYERS = [
     {"errors", "progress"},
     {"config", "recipes"},
-    {"storage", "native"},
+    {"native"},
+    {"storage"},
     {"sparse_rows", "distributed"},
     {"topk"},
     {"data"},

@@ -18,7 +18,7 @@ COLUMNS = 16  # their number must be a multiple of this
 def unpack(packed_RW: NDArray[np.uint8], dim: int) -> NDArray[np.int8]:
     """The numbers, R x D.
 
-    >>> unpack(np.array([[0x10] + 7 * [0] + [0, 0x80] + [0xFF, 0x7F]], dtype=np.uint8), 16).tolist()
+    >>> unpack(np.array([[0x10] + 9 * [0] + 2 * [0xFF]], dtype=np.uint8), 16).tolist()
     [[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]]
     """
     found = np.empty((len(packed_RW), dim), dtype=np.int8)

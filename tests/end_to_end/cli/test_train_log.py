@@ -54,7 +54,9 @@ def on_a_terminal(command):
 
 
 def test_a_terminal_shows_one_bar_with_the_phase_and_the_time_left(table, tmp_path):
-    lines, _ = on_a_terminal(["train", table, "--out", tmp_path / "model"])
+    # A bar appears after a second: so many epochs take several on any machine.
+    longer = ["--set", "train.epochs=24", "--set", "train.patience=24", "--set", "train.decay_epochs=12"]
+    lines, _ = on_a_terminal(["train", table, "--out", tmp_path / "model", *longer])
     bars = [line for line in lines if "━" in line and line.startswith("training ")]
     assert max(map(len, bars)) <= COLUMNS
     found = [re.search(r"(\d+)%  (?:[\d:]+ left)  (.*)$", bar) for bar in bars]
