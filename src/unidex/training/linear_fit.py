@@ -31,18 +31,19 @@ from unidex.scoring.scorer import Scorer
 from unidex.sparse_rows import row_of_entries
 from unidex.training.ranker_fit import MIN_TREES
 
-# More texts take too long, and larger sets have more texts per label for the heads to learn from.
-MAX_TEXTS = 100_000
-_COST, _TOLERANCE, _LEAST_WEIGHT, _PASSES = 0.5, 0.05, 0.1, 5
+# Features of all texts; more take gigabytes for their copies.
+MAX_ENTRIES = 200_000_000
+# A least weight of 0.16 leaves a quarter of those from 0.1 on, which rank as well.
+_COST, _TOLERANCE, _LEAST_WEIGHT, _PASSES = 0.5, 0.05, 0.16, 5
 # Weights are multiples of this: most are near the least one, and a file has 5 bits of each in the place of 11.
 _STEP = 1 / 64
 # Negatives: texts that have a label among so many best ones, and random texts per text of the label; fewer where texts
 # are long and many, so that either kind has so many features in all.
 _PLACES, _MIN_PLACES = 100, 20
 _RANDOM_PER_TEXT, _MIN_RANDOM_PER_TEXT, _MAX_RANDOM = 20, 5, 1000
-_MAX_ENTRIES = 100_000_000
+_MAX_NEGATIVE_ENTRIES = 100_000_000
 # The best labels of so many pairs of a text and a label are worked out; of more, those of some texts.
-_MAX_SEARCHED = 100_000_000
+_MAX_SEARCHED, _MIN_SHARE_SEARCHED = 100_000_000, 16
 _LABELS_AT_ONCE, _BLOCKS_AT_ONCE, _TEXTS_AT_ONCE = 256, 16, 1024
 _LINEAR = 5  # part of a seed: batching has 0 to 2, clusters of a surrogate 3, the label tree 4
 
@@ -59,8 +60,8 @@ def obstacle(rank: str, texts: Any, num_held_out: int, num_processes: int) -> st
         return f"{num_held_out} held-out texts are few ({MIN_TREES} are needed)"
     if not isinstance(texts, sparse.csr_array):
         return "they need a bag encoder"
-    if texts.shape[0] > MAX_TEXTS:
-        return f"{texts.shape[0]} train texts, and they take too long above {MAX_TEXTS}"
+    if texts.nnz > MAX_ENTRIES:
+        return f"train texts have {texts.nnz} features in all, and above {MAX_ENTRIES} they take too much memory"
     if num_processes > 1:
         return "they are fitted by one process"
     return "" if native.kernels is not None else "they need the compiled kernels"
@@ -71,11 +72,13 @@ def num_negatives(num_texts: int, num_labels: int, num_pairs: int, num_entries: 
 
     >>> num_negatives(10_000, 5_000, 30_000, 2_000_000)
     (50, 10000, 16)
+    >>> num_negatives(500_000, 25_000, 1_500_000, 50_000_000)
+    (20, 31250, 5)
     """
-    places = min(_PLACES, max(_MIN_PLACES, _MAX_ENTRIES // max(1, num_entries)))
+    places = min(_PLACES, max(_MIN_PLACES, _MAX_NEGATIVE_ENTRIES // max(1, num_entries)))
     of_pairs = max(1, max(1, num_entries) * num_pairs // max(1, num_texts))
-    random_per_text = min(_RANDOM_PER_TEXT, max(_MIN_RANDOM_PER_TEXT, _MAX_ENTRIES // of_pairs))
-    num_searched = min(num_texts, max(1, _MAX_SEARCHED // max(1, num_labels)))
+    random_per_text = min(_RANDOM_PER_TEXT, max(_MIN_RANDOM_PER_TEXT, _MAX_NEGATIVE_ENTRIES // of_pairs))
+    num_searched = min(num_texts, max(1, num_texts // _MIN_SHARE_SEARCHED, _MAX_SEARCHED // max(1, num_labels)))
     return places, num_searched, random_per_text
 
 

@@ -9,7 +9,6 @@ Shapes of the formulas: L labels, N texts, F features, D numbers per head, J num
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from unidex.config import Config
@@ -19,7 +18,7 @@ from unidex.scoring.computed_rows import STREAMED_ABOVE
 from unidex.scoring.label_index import chosen_kind
 from unidex.scoring.mapped_matches import MAPPED_ABOVE
 from unidex.scoring.nearest_texts import EXACT_UP_TO
-from unidex.training.linear_fit import MAX_TEXTS as MAX_LINEAR
+from unidex.training.linear_fit import MAX_ENTRIES as MAX_LINEAR
 from unidex.training.network_state import MAX_COPY
 from unidex.training.run_sizes import Sizes
 from unidex.training.sizes import batch_size_for
@@ -128,7 +127,8 @@ class _Terms:
     @property
     def linear(self) -> int:
         """A copy of the features of texts, and one in rows of length 1, to fit linear classifiers to."""
-        return int(2 * ENTRY * self.sizes.num_texts * self.sizes.text_entries) * (self.sizes.num_texts <= MAX_LINEAR)
+        num_entries = self.sizes.num_texts * self.sizes.text_entries
+        return int(2 * ENTRY * num_entries) if num_entries <= MAX_LINEAR else 0
 
     @property
     def dim(self) -> int:
@@ -323,28 +323,3 @@ class _Terms:
         knn = self.knn / 2 if self.has_knn else 0
         encoders = STORED[self.config.predict.precision] * self._encoder_tables
         return round(encoders + texts + labels + lexical + knn)
-
-
-# A change that makes a run smaller: the setting to show, and the change of the recipe.
-Change = tuple[str, Callable[[Config], Config]]
-
-
-def smaller_settings(config: Config) -> list[Change]:
-    """Changes of a recipe that need less memory, the mildest first."""
-
-    def change(section: str, key: str, value: object) -> Change:
-        def apply(before: Config) -> Config:
-            part = getattr(before, section).model_copy(update={key: value})
-            return before.model_copy(update={section: part})
-
-        return f"{section}.{key}={value}", apply
-
-    found = [change("train", "table_storage", "file")] if config.train.table_storage == "memory" else []
-    if config.predict.index != "disk" and not config.has_tree:
-        found.append(change("predict", "index", "disk"))
-    if config.encoder.kind == "bag":
-        found += [change("encoder", "dim", dim) for dim in (64, 32, 16) if dim < config.encoder.dim]
-        found.append(change("features", "max_features", 100_000))
-    if config.predict.rank == "learned":
-        found.append(change("predict", "rank", "sum"))
-    return found

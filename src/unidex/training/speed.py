@@ -16,7 +16,7 @@ from unidex.distributed import ALONE
 from unidex.encoders import registry as encoders
 from unidex.features.extractor import MAX_COUNTED
 from unidex.training.held_out import MAX_TEXTS as MAX_HELD_OUT
-from unidex.training.linear_fit import MAX_TEXTS as MAX_LINEAR
+from unidex.training.linear_fit import MAX_ENTRIES as MAX_LINEAR
 from unidex.training.linear_fit import num_negatives
 from unidex.training.loop import Trainer
 from unidex.training.phases import changed, with_metric
@@ -201,9 +201,9 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
 
 def _linear(sizes: Sizes) -> float:
     """Seconds of a fit of linear classifiers on the reference machine; 0 where there are none."""
-    if sizes.num_texts > MAX_LINEAR or not sizes.text_entries:
-        return 0.0
     num_entries = int(sizes.num_texts * sizes.text_entries)
+    if num_entries > MAX_LINEAR or not num_entries:
+        return 0.0
     places, num_searched, random_per_text = num_negatives(
         sizes.num_texts, sizes.num_labels, sizes.num_pairs, num_entries
     )

@@ -191,7 +191,8 @@ def gigabytes(size: float) -> str:
 
 
 def _plan(config: Config, sizes: Sizes, seconds: dict[str, float], processes: int, out: Path) -> Plan:
-    from unidex.training.requirements import requirements, smaller_settings
+    from unidex.training.requirements import requirements
+    from unidex.training.smaller_runs import smaller_settings
 
     # What the measurement has taken is free again for the run.
     available, free = available_memory() + process_memory(), free_disk(out)

@@ -212,12 +212,12 @@ def test_threads_change_no_number(monkeypatch):
 
 
 def test_what_stands_against_a_linear_part_is_said(monkeypatch, caplog):
-    rows = sparse.csr_array((300, 3))
+    rows = sparse.csr_array(np.ones((300, 3), dtype=np.float32))
     assert linear_fit.obstacle("learned", rows, 200, 2) == "they are fitted by one process"
     assert "predict.rank" in linear_fit.obstacle("decision-tree", rows, 200, 1)
     assert linear_fit.obstacle("learned", [[1]], 200, 1) == "they need a bag encoder"
-    monkeypatch.setattr(linear_fit, "MAX_TEXTS", 299)
-    assert "above 299" in linear_fit.obstacle("learned", rows, 200, 1)
+    monkeypatch.setattr(linear_fit, "MAX_ENTRIES", rows.nnz - 1)
+    assert "above 899" in linear_fit.obstacle("learned", rows, 200, 1)
     monkeypatch.undo()
     monkeypatch.setattr(native, "kernels", None)
     assert linear_fit.obstacle("learned", rows, 200, 1) == "they need the compiled kernels"

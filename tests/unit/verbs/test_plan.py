@@ -10,8 +10,9 @@ from helpers.synthetic import topics
 from unidex.config.recipes import load
 from unidex.data.formats import native
 from unidex.errors import UnidexError
-from unidex.training.requirements import requirements, smaller_settings
+from unidex.training.requirements import requirements
 from unidex.training.run_sizes import Sizes, sample_of
+from unidex.training.smaller_runs import smaller_settings
 from unidex.training.speed import Speed, seconds_by_phase
 from unidex.training.timetable import FIT, INDEX, TEST, TRAIN, TRIAL
 from unidex.verbs import plan as planned
@@ -125,7 +126,7 @@ def test_time_is_measured_for_every_phase():
 
 
 def test_linear_classifiers_take_time_twice_where_a_set_may_have_them():
-    """For held-out texts and for the model; a set with too many texts has none."""
+    """For held-out texts and for the model; a set with too many features of texts has none."""
     speed = Speed(1e-7, 0.05, 512, 1e-5, 1e-5, 1e-5, 1e-11, 1.0)
 
     def seconds(sizes: Sizes, *settings: str, processes: int = 1) -> dict[str, float]:
@@ -138,7 +139,7 @@ def test_linear_classifiers_take_time_twice_where_a_set_may_have_them():
     assert all(value == 0 for name, value in added.items() if name not in (FIT, INDEX))
     without, needs = (requirements(load("auto", some), sizes, base=0)[FIT] for some in (["predict.linear=false"], []))
     assert needs.total_memory - without.total_memory == 2 * 8 * 20_000 * 100
-    for other, options in ((replace(sizes, num_texts=200_000), {}), (sizes, {"processes": 2})):
+    for other, options in ((replace(sizes, text_entries=20_000.0), {}), (sizes, {"processes": 2})):
         assert seconds(other, **options) == seconds(other, "predict.linear=false", **options)
 
 
@@ -174,8 +175,13 @@ def test_a_full_disk_is_refused(monkeypatch):
 
 
 def test_every_change_makes_a_run_smaller():
-    config = load("auto", [])
-    before = max(need.total_memory for need in requirements(config, MILLION, 0).values())
+    assert "predict.linear=false" in dict(smaller_settings(load("auto", [])))
+    config = load("auto", ["predict.linear=false"])
+    before, with_linear = (
+        max(need.total_memory for need in requirements(some, MILLION, 0).values())
+        for some in (config, load("auto", []))
+    )
+    assert before < with_linear
     for name, change in smaller_settings(config):
         after = max(need.total_memory for need in requirements(change(config), MILLION, 0).values())
         assert after < before or name == "predict.rank=sum", name
