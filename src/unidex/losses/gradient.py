@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from unidex.losses.blocks import BlockedGrad
+from unidex.losses.products import product
 from unidex.losses.targets import Targets
 
 
@@ -65,9 +66,9 @@ def inner_product_loss(texts_BD: Tensor, labels_PD: Tensor, scale: Tensor, targe
     tensor([[-0.2689,  0.2689]])
     """
     scaled_BD = texts_BD * scale
-    value, grad_BP = loss(scaled_BD @ labels_PD.T, targets)
-    unscaled_BD = grad_BP @ labels_PD
-    return BlockedGrad(value, unscaled_BD * scale, grad_BP.T @ scaled_BD, (unscaled_BD * texts_BD).sum())
+    value, grad_BP = loss(product(scaled_BD, labels_PD.T), targets)
+    unscaled_BD = product(grad_BP, labels_PD)
+    return BlockedGrad(value, unscaled_BD * scale, product(grad_BP.T, scaled_BD), (unscaled_BD * texts_BD).sum())
 
 
 def check_scores(scores_BP: Tensor, targets: Targets) -> None:
