@@ -26,7 +26,6 @@ from unidex.cli.labels import app as labels_app
 from unidex.cli.output import ReaderLeftError, install_logging, install_progress
 from unidex.cli.plan import plan
 from unidex.cli.predict import predict
-from unidex.cli.processor import choose_kernels
 from unidex.cli.recipes import config, recipes
 from unidex.cli.remember import remember
 from unidex.cli.score import evaluate, score
@@ -91,7 +90,6 @@ def _common(
 def main() -> None:
     """Run the command line and leave with its exit code."""
     choose_threads(os.environ)
-    choose_kernels(os.environ)
     spare_collections()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Results are UTF-8 in every locale; file names that are not UTF-8 keep their bytes.

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from unidex.distributed import ALONE, Processes
-from unidex.losses.products import product
 from unidex.losses.targets import Targets
 
 # The scores of a block are at most this many numbers, 16 MB in float32. As measured on a CPU, smaller blocks make
@@ -121,7 +120,7 @@ class LabelBlocks:
         if unit not in self._scaled:
             self._scaled[unit] = self.texts_BD * (self.scale.to(self.dtype) / unit)
         scores_Bl = self._scores[:, : block.targets.shape[1]]
-        return product(self._scaled[unit], self.labels_LD[block.labels].to(self.dtype).T, scores_Bl)
+        return torch.mm(self._scaled[unit], self.labels_LD[block.labels].to(self.dtype).T, out=scores_Bl)
 
     def everywhere(self) -> Everywhere:
         """The pairs of all processes, sorted by process and label."""
@@ -209,11 +208,11 @@ def run_blocked(
     for block in reversed(labels.blocks) if last_pass.is_reversed else labels.blocks:
         scores_Bl = labels.scores(block, last_pass.unit) if last_pass.needs_scores(block) else None
         grad_Bl = last_pass.gradient_(scores_Bl, block)
-        grad_BD += product(grad_Bl, labels_LD[block.labels].to(labels.dtype))
+        grad_BD.addmm_(grad_Bl, labels_LD[block.labels].to(labels.dtype))
         if grad_LD is not None:
-            product(grad_Bl.T, scaled_BD, grad_LD[block.labels])
+            torch.mm(grad_Bl.T, scaled_BD, out=grad_LD[block.labels])
         elif sink is not None:
-            sink(block.labels, product(grad_Bl.T, scaled_BD))
+            sink(block.labels, grad_Bl.T @ scaled_BD)
     value = ranks.sum_(last_pass.value())
     return BlockedGrad(value, grad_BD * scale, grad_LD, (grad_BD * texts_BD).sum().to(scale.dtype))
 

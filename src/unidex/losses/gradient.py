@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from unidex.losses.blocks import BlockedGrad
-from unidex.losses.products import product
+from unidex.losses.products import PairProducts
 from unidex.losses.targets import Targets
 
 
@@ -66,9 +66,10 @@ def inner_product_loss(texts_BD: Tensor, labels_PD: Tensor, scale: Tensor, targe
     tensor([[-0.2689,  0.2689]])
     """
     scaled_BD = texts_BD * scale
-    value, grad_BP = loss(product(scaled_BD, labels_PD.T), targets)
-    unscaled_BD = product(grad_BP, labels_PD)
-    return BlockedGrad(value, unscaled_BD * scale, product(grad_BP.T, scaled_BD), (unscaled_BD * texts_BD).sum())
+    products = PairProducts(scaled_BD, labels_PD)
+    value, grad_BP = loss(products.scores_BP, targets)
+    unscaled_BD, labels_PD = products.gradients(grad_BP)
+    return BlockedGrad(value, unscaled_BD * scale, labels_PD, (unscaled_BD * texts_BD).sum())
 
 
 def check_scores(scores_BP: Tensor, targets: Targets) -> None:

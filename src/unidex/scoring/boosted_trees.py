@@ -90,9 +90,14 @@ class BoostedTrees:
     rarity: Rarity
 
     @classmethod
-    def fit(cls, features: Features, hits: NDArray[np.bool_], rarity: Rarity) -> BoostedTrees:
-        """Fit trees to the features of pairs of texts and labels, of which ``hits`` tells the right ones."""
-        weights = np.where(hits, rarity.inverse_propensities(features["frequency"]) ** _FIT_POWER, 1.0)
+    def fit(
+        cls, features: Features, hits: NDArray[np.bool_], rarity: Rarity, counts: NDArray[np.float32] | float = 1.0
+    ) -> BoostedTrees:
+        """Fit trees to the features of pairs of texts and labels, of which ``hits`` tells the right ones.
+
+        ``counts`` is how many pairs each of them stands for.
+        """
+        weights = np.where(hits, rarity.inverse_propensities(features["frequency"]) ** _FIT_POWER, 1.0) * counts
         settings = _SETTINGS | {"monotone_constraints": [_direction(name) for name in features]}
         text = fit_trees(_columns(features, tuple(features)), hits, weights, settings, _NUM_TREES)
         # Without the list of parameters at its end, which prediction does not read.
