@@ -37,10 +37,10 @@ MAX_ENTRIES = 200_000_000
 _COST, _TOLERANCE, _LEAST_WEIGHT, _PASSES = 0.5, 0.05, 0.16, 5
 # Weights are multiples of this: most are near the least one, and a file has 5 bits of each in the place of 11.
 _STEP = 1 / 64
-# Negatives: texts that have a label among so many best ones, and random texts per text of the label; fewer where texts
-# are long and many, so that either kind has so many features in all.
-_PLACES, _MIN_PLACES = 100, 20
-_RANDOM_PER_TEXT, _MIN_RANDOM_PER_TEXT, _MAX_RANDOM = 20, 5, 1000
+# Negatives: texts that have a label among so many best ones, more where these are mostly right ones, and random texts
+# per text of the label; fewer where texts are long and many, so that either kind has so many features in all.
+_MIN_PLACES, _PLACES_PER_LABEL, _MAX_PLACES = 20, 4, 100
+_RANDOM_PER_TEXT, _MIN_RANDOM_PER_TEXT, _MAX_RANDOM = 12, 5, 1000
 _MAX_NEGATIVE_ENTRIES = 100_000_000
 # The best labels of so many pairs of a text and a label are worked out; of more, those of some texts.
 _MAX_SEARCHED, _MIN_SHARE_SEARCHED = 100_000_000, 16
@@ -71,11 +71,12 @@ def num_negatives(num_texts: int, num_labels: int, num_pairs: int, num_entries: 
     """Of a text, the best labels that have it as a negative; texts of which; random negatives per text of a label.
 
     >>> num_negatives(10_000, 5_000, 30_000, 2_000_000)
-    (50, 10000, 16)
+    (32, 10000, 12)
     >>> num_negatives(500_000, 25_000, 1_500_000, 50_000_000)
     (20, 31250, 5)
     """
-    places = min(_PLACES, max(_MIN_PLACES, _MAX_NEGATIVE_ENTRIES // max(1, num_entries)))
+    wanted = _MIN_PLACES + _PLACES_PER_LABEL * num_pairs // max(1, num_texts)
+    places = min(wanted, _MAX_PLACES, max(_MIN_PLACES, _MAX_NEGATIVE_ENTRIES // max(1, num_entries)))
     of_pairs = max(1, max(1, num_entries) * num_pairs // max(1, num_texts))
     random_per_text = min(_RANDOM_PER_TEXT, max(_MIN_RANDOM_PER_TEXT, _MAX_NEGATIVE_ENTRIES // of_pairs))
     num_searched = min(num_texts, max(1, num_texts // _MIN_SHARE_SEARCHED, _MAX_SEARCHED // max(1, num_labels)))
