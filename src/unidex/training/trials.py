@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 # Targets of label texts are judged where at least so many labels are train texts, and left out below this share of true
 # ones. On see-also pages it is about a half, on dependencies of packages 4%, and 3% to 18% with a few hundred of the
-# texts, where held-out texts are too few to see that it harms (docs/results.md).
+# texts, where held-out texts are too few to see that it harms (docs/results/robustness.md).
 _MIN_KNOWN = 4
 _MIN_PRECISION = 0.3
 # A trial takes as long as the plain one, and as long as label texts are many: it is made where that is seconds.

@@ -20,7 +20,7 @@ IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 SECTIONS = {path.partition(".")[0] for path, _, _ in settings_with_meaning()}
 SETTINGS = {path for path, _, _ in settings_with_meaning()}
 # Endings of files that begin like a section: train.jsonl.
-# Settings of earlier commits, in figures of docs/results.md that name the commit.
+# Settings of earlier commits, in figures of docs/results/tried.md that name the commit.
 REMOVED = {"train.refit", "loss.choose_dual"}
 ENDINGS = {"jsonl", "json", "csv", "txt", "tsv", "parquet", "npz", "md", "py", "safetensors", "te"}
 
