@@ -68,8 +68,8 @@ def inner_product_loss(texts_BD: Tensor, labels_PD: Tensor, scale: Tensor, targe
     scaled_BD = texts_BD * scale
     products = PairProducts(scaled_BD, labels_PD)
     value, grad_BP = loss(products.scores_BP, targets)
-    unscaled_BD, labels_PD = products.gradients(grad_BP)
-    return BlockedGrad(value, unscaled_BD * scale, labels_PD, (unscaled_BD * texts_BD).sum())
+    unscaled_BD, grad_PD = products.gradients(grad_BP)
+    return BlockedGrad(value, unscaled_BD * scale, grad_PD, (unscaled_BD * texts_BD).sum())
 
 
 def check_scores(scores_BP: Tensor, targets: Targets) -> None:

@@ -103,21 +103,37 @@ class RankerFit:
         """A ranker that is fitted to these texts."""
         features = self._candidates.features
         pairs_NK = self._counts_NK & chosen_N[:, None]
-        is_learned = self._predict.rank == "learned"
-        if is_learned and self._is_few:
-            return self._linear.fit(features, self._hits_NK, pairs_NK)
-        pairs_NK, counts_NK = self._fewer(pairs_NK) if is_learned else (pairs_NK, None)
-        of_pairs, hits = {name: values[pairs_NK] for name, values in features.items()}, self._hits_NK[pairs_NK]
-        if counts_NK is not None:
-            return BoostedTrees.fit(of_pairs, hits, self._rarity, counts_NK[pairs_NK])
+        if self._predict.rank == "learned":
+            if self._is_few:
+                return self._linear.fit(features, self._hits_NK, pairs_NK)
+            counts_NK = pair_counts(self._hits_NK, features["weighted_sum_place"])
+            of_pairs, hits = self._flat(pairs := pairs_NK & (counts_NK > 0))
+            return BoostedTrees.fit(of_pairs, hits, self._rarity, counts_NK[pairs])
+        of_pairs, hits = self._flat(pairs_NK)
         weight = self._predict.decision_tree_weight
         return DecisionTreeFusion.fit(
             of_pairs, hits, weight=weight, num_train=self._num_train, propensity=self._propensity
         )
 
-    def _fewer(self, pairs_NK: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """The right pairs, the best by the weighted sum and a share of the others, and how many each stands for."""
-        stays_NK = self._hits_NK | (self._candidates.features["weighted_sum_place"] < _BEST)
-        num_texts, num_places = pairs_NK.shape
-        drawn_NK = (np.arange(num_texts)[:, None] + np.arange(num_places)) % _STANDS_FOR == 0
-        return pairs_NK & (stays_NK | drawn_NK), np.where(stays_NK, 1, _STANDS_FOR).astype(np.float32)
+    def _flat(self, pairs_NK: NDArray[np.bool_]) -> tuple[dict[str, NDArray[np.float32]], NDArray[np.bool_]]:
+        """The features of some pairs of a text and a label, by name, and which pairs are right."""
+        features = {name: values_NK[pairs_NK] for name, values_NK in self._candidates.features.items()}
+        return features, self._hits_NK[pairs_NK]
+
+
+def pair_counts(hits_NK: NDArray[np.bool_], places_NK: NDArray[np.float32]) -> NDArray[np.float32]:
+    """How many pairs of a text and a candidate each one stands for in a fit of trees; 0 where it is left out.
+
+    The right candidates of a text and its best ones stay. One in three of the others stands for three; which of them
+    depends on the rows and columns alone.
+
+    Args:
+        hits_NK: whether a candidate is right.
+        places_NK: its place by the weighted sum, from 0 on.
+
+    >>> pair_counts(np.array([[True, False, False, False]]), np.array([[30, 2, 11, 12]], dtype=np.float32)).tolist()
+    [[1.0, 1.0, 0.0, 3.0]]
+    """
+    num_texts, num_places = hits_NK.shape
+    is_drawn_NK = (np.arange(num_texts)[:, None] + np.arange(num_places)) % _STANDS_FOR == 0
+    return np.where(hits_NK | (places_NK < _BEST), 1, is_drawn_NK * _STANDS_FOR).astype(np.float32)

@@ -174,7 +174,6 @@ def num_parameters(folder: Path) -> int:
             with safe_open(file, framework="numpy") as weights:
                 sizes = {name: math.prod(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
                 total += sum(num_weights(name, size, weights.get_tensor) for name, size in sizes.items())
-
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{folder}: the weights cannot be read ({error}); copy the model again") from None
     return total
