@@ -22,7 +22,8 @@ from pathlib import Path
 import msgspec
 
 from unidex.config import Features as FeatureSettings
-from unidex.data.texts import Packer, Texts
+from unidex.data.text_packer import Packer
+from unidex.data.texts import Texts
 from unidex.features.extractor import FeatureExtractor
 
 SETS = ("CommitFiles", "DebianRelated", "WinAPISeeAlso", "YSOTitles", "MDNSeeAlso", "GutenbergSubjects")
@@ -51,7 +52,7 @@ def read(file: Path) -> Texts:
         # In small pieces, so that peak memory tells of features and not of reading.
         while piece := [decoder.decode(line) for line in islice(lines, 10_000)]:
             packer.add_pairs([line.title for line in piece], [line.content for line in piece])
-    return packer.texts()
+    return Texts.packed(packer)
 
 
 def measure(folder: Path, settings: FeatureSettings) -> dict[str, float]:

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split
-from unidex.data.texts import Packer, Texts
+from unidex.data.text_packer import Packer
+from unidex.data.texts import Texts
 
 # Surrogates have no UTF-8; the named characters end a line for str.splitlines, but not for a reader of ours.
 characters = st.one_of(
@@ -23,7 +24,7 @@ def texts(draw, size, *, text=strings):
         return Texts.of(draw(st.lists(text, min_size=size, max_size=size)))
     packer = Packer()
     packer.add_pairs(*(draw(st.lists(text, min_size=size, max_size=size)) for _ in range(2)))
-    return packer.texts()
+    return Texts.packed(packer)
 
 
 def uids(size, *, text=strings):

@@ -8,7 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from unidex.data.dataset import Split
-from unidex.data.texts import Packer, Texts
+from unidex.data.text_packer import Packer
+from unidex.data.texts import Texts
 
 
 def joined(split: Split, points: Split, names: Sequence[str], prefix: str) -> Split:
@@ -34,7 +35,7 @@ def joined(split: Split, points: Split, names: Sequence[str], prefix: str) -> Sp
             prefix += ":"
         uids = Texts.of_uids([*own, *(prefix + name for name in names)])
     return Split.of(
-        packer.texts(),
+        Texts.packed(packer),
         sparse.vstack([split.positives, points.positives], format="csr", dtype=np.float32),
         sparse.vstack([split.filter_pairs, points.filter_pairs], format="csr", dtype=bool),
         uids,

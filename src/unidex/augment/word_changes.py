@@ -18,7 +18,8 @@ from unidex.augment.extended_split import joined
 from unidex.augment.masked_words import MASKED, replace_masked
 from unidex.data.dataset import Dataset, Split
 from unidex.data.files import lines
-from unidex.data.texts import Packer
+from unidex.data.text_packer import Packer
+from unidex.data.texts import Texts
 from unidex.errors import ConfigError, DataError, quoted
 
 WORD_METHODS = ("word-dropout", "synonyms")
@@ -162,7 +163,7 @@ def with_copies(dataset: Dataset, method: str, share: float, synonyms: str, seed
     packer = Packer()
     packer.add_pairs(changed[: len(train)], changed[len(train) :])
     names = [str(row) for row in range(len(train))] if train.uids is None else list(train.uids)
-    copies = Split.of(packer.texts(), train.positives, train.filter_pairs)
+    copies = Split.of(Texts.packed(packer), train.positives, train.filter_pairs)
     return replace(dataset, name=f"{dataset.name}-{method}", train=joined(train, copies, names, f"{method}:"))
 
 

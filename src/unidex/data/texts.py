@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.data.arrays import load_array, row_numbers
+from unidex.data.text_packer import Packer, UidPacker
 from unidex.errors import DataError
-from unidex.storage.spilled_array import SpilledArray
 
 _TEXTS_AT_ONCE = 1 << 16
 
@@ -51,14 +51,22 @@ class Texts(Sequence[str]):
         """Pack strings."""
         packer = Packer()
         packer.add(texts if isinstance(texts, list) else list(texts))
-        return packer.texts()
+        return cls.packed(packer)
 
     @classmethod
     def of_uids(cls, uids: list[str]) -> Texts:
         """Pack names and look for repeats while they are strings still; ``first_repeat`` then knows."""
         packer = UidPacker()
         packer.add(uids)
-        return packer.texts()
+        return cls.packed(packer)
+
+    @classmethod
+    def packed(cls, packer: Packer) -> Texts:
+        """All texts that a packer has."""
+        block, ends, title_bytes = packer.arrays()
+        found = cls(block, None, ends, title_bytes)
+        found._distinct = packer.is_distinct
+        return found
 
     @classmethod
     def blank(cls, count: int) -> Texts:
@@ -205,7 +213,8 @@ class Texts(Sequence[str]):
 
         >>> packer = Packer()
         >>> packer.add_pairs(["Hat", "", "Shoe"], ["blue", "plain", ""])
-        >>> list(packer.texts()), list(packer.texts().fields())
+        >>> texts = Texts.packed(packer)
+        >>> list(texts), list(texts.fields())
         (['Hat blue', 'plain', 'Shoe'], [('Hat', 'blue'), ('', 'plain'), ('Shoe', '')])
         """
         if self._title_bytes is None:
@@ -275,76 +284,6 @@ class Texts(Sequence[str]):
                 file=titles_file,
             )
         return texts
-
-
-class Packer:
-    """Collects texts in pieces into one block; many of them in files that have no name."""
-
-    def __init__(self) -> None:
-        self._block, self._ends, self._titles = (SpilledArray(kind) for kind in (np.uint8, np.int64, np.int32))
-        self._size = 0
-        self._joined = False
-
-    def add(self, texts: Sequence[str]) -> None:
-        """Append plain texts."""
-        self._titles.append(self._append(texts))
-
-    def add_pairs(self, titles: Sequence[str], contents: Sequence[str]) -> None:
-        """Append texts joined from titles and contents by one space; an empty part brings no space."""
-        if not any(contents):
-            self.add(titles)
-            return
-        pairs = zip(titles, contents, strict=True)
-        joined = [f"{title} {content}" if title and content else title or content for title, content in pairs]
-        lengths = self._append(joined)
-        title_bytes = _byte_lengths(titles, ascii_only="".join(titles).isascii())
-        self._joined = self._joined or bool(np.any(title_bytes != lengths))
-        self._titles.append(title_bytes)
-
-    def _append(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        block = "".join(texts)
-        try:
-            self._block.append(np.frombuffer(block.encode(), dtype=np.uint8))
-        except UnicodeEncodeError:
-            raise DataError("a text must be Unicode, but one has half a surrogate pair; mend its escapes") from None
-        lengths = _byte_lengths(texts, ascii_only=block.isascii())
-        self._ends.append(self._size + np.cumsum(lengths))
-        self._size += int(lengths.sum())
-        return lengths
-
-    def texts(self) -> Texts:
-        """All that was added."""
-        return Texts(self._block.array(), None, self._ends.array(), self._titles.array() if self._joined else None)
-
-
-class UidPacker(Packer):
-    """Collects uids and, while they are strings still, their hashes: no two of them equal, then no two uids are."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._hashes: list[NDArray[np.int64]] = []
-
-    def add(self, texts: Sequence[str]) -> None:
-        """Append uids."""
-        super().add(texts)
-        self._hashes.append(np.fromiter(map(hash, texts), dtype=np.int64, count=len(texts)))
-
-    def texts(self) -> Texts:
-        """All that was added."""
-        packed = super().texts()
-        hashes = np.sort(np.concatenate(self._hashes)) if self._hashes else np.empty(0, dtype=np.int64)
-        packed._distinct = not bool(np.any(hashes[1:] == hashes[:-1]))
-        return packed
-
-
-def _byte_lengths(texts: Sequence[str], *, ascii_only: bool) -> NDArray[np.int64]:
-    # An ASCII string knows its bytes; only the others are encoded to be measured.
-    sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    if not ascii_only:
-        is_ascii = np.fromiter(map(str.isascii, texts), dtype=bool, count=len(texts))
-        for row in np.flatnonzero(~is_ascii).tolist():
-            sizes[row] = len(texts[row].encode("utf-8", "surrogatepass"))
-    return sizes
 
 
 def _part(file: Path, what: str) -> Path:

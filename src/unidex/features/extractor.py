@@ -22,7 +22,8 @@ from scipy import sparse
 from unidex import native, progress
 from unidex.config import Features as Settings
 from unidex.data.compressed_texts import CompressedTexts
-from unidex.data.texts import Packer, Texts
+from unidex.data.text_packer import Packer
+from unidex.data.texts import Texts
 from unidex.errors import DataError, ModelError
 from unidex.features import long_rows
 from unidex.features.analyser import PLAIN, Analyser
@@ -344,4 +345,4 @@ def _find_names(
             advance(len(chunk))
     packer = Packer()
     packer.add(names)
-    return packer.texts()
+    return Texts.packed(packer)

@@ -27,7 +27,8 @@ from unidex.cli import augment as verb
 from unidex.config import Augment
 from unidex.data.dataset import Dataset, Labels, Propensity, Split
 from unidex.data.formats import read, write
-from unidex.data.texts import Packer, Texts
+from unidex.data.text_packer import Packer
+from unidex.data.texts import Texts
 from unidex.errors import ConfigError, DataError
 from unidex.metrics.bins import frequency_bins
 from unidex.verbs.augment import augment
@@ -306,7 +307,7 @@ def shop(uids=True):
     packer = Packer()
     packer.add_pairs(["red shoe", "straw hat", "red hat"], ["of leather", "", "of wool"])
     train = Split.of(
-        packer.texts(),
+        Texts.packed(packer),
         table([[1, 0, 0.5, 0], [0, 2, 0, 0], [0, 1, 1, 0]]),
         sparse.csr_array(np.array([[0, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]], dtype=bool)),
         Texts.of(["A1", "label:S", "A3"]) if uids else None,

@@ -8,7 +8,8 @@ from scipy import sparse
 from helpers.strategies import datasets
 from unidex.data.dataset import Dataset, Labels, Split
 from unidex.data.summary import summarise, warnings_of
-from unidex.data.texts import Packer, Texts
+from unidex.data.text_packer import Packer
+from unidex.data.texts import Texts
 
 
 def shop():
@@ -76,7 +77,7 @@ def test_every_number_of_a_small_shop():
 def test_texts_are_labels_by_their_titles():
     packer = Packer()
     packer.add_pairs(["hat", "hat of wool"], ["made of wool", ""])
-    train = Split.of(packer.texts(), sparse.csr_array(np.array([[1.0], [1.0]])))
+    train = Split.of(Texts.packed(packer), sparse.csr_array(np.array([[1.0], [1.0]])))
     found = summarise(Dataset("s", Labels(Texts.of(["hat"])), train))
     assert found["texts_that_are_labels_train"] == 1
     assert found["warnings"] == [

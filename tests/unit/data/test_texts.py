@@ -6,16 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.strategies import strings
-from unidex.data import texts as texts_module
+from unidex.data import text_packer
 from unidex.data.arrays import row_numbers
-from unidex.data.texts import Packer, Texts, UidPacker
+from unidex.data.text_packer import Packer, UidPacker
+from unidex.data.texts import Texts
 from unidex.errors import DataError
 
 
 def joined(titles, contents):
     packer = Packer()
     packer.add_pairs(titles, contents)
-    return packer.texts()
+    return Texts.packed(packer)
 
 
 @given(st.lists(strings), st.slices(6), st.lists(st.integers(0, 3), max_size=5))
@@ -46,7 +47,7 @@ def test_pieces_with_and_without_contents_mix():
     packer.add(["plain"])
     packer.add_pairs(["é", ""], ["b", "c"])
     packer.add_pairs(["no", "content"], ["", ""])
-    packed = packer.texts()
+    packed = Texts.packed(packer)
     assert list(packed.fields()) == [("plain", ""), ("é", "b"), ("", "c"), ("no", ""), ("content", "")]
 
 
@@ -116,11 +117,11 @@ def test_first_repeat(rows):
 
 
 def test_equal_hashes_are_not_taken_for_equal_uids(monkeypatch):
-    monkeypatch.setattr(texts_module, "hash", lambda _: 0, raising=False)
+    monkeypatch.setattr(text_packer, "hash", lambda _: 0, raising=False)
     packer = UidPacker()
     packer.add(["a"])
     packer.add(["b"])
-    assert packer.texts().first_repeat() is None
+    assert Texts.packed(packer).first_repeat() is None
 
 
 def test_half_a_surrogate_pair_is_refused():

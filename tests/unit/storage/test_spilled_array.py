@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from unidex.data.texts import Packer
+from unidex.data.text_packer import Packer
+from unidex.data.texts import Texts
 from unidex.storage import spilled_array
 from unidex.storage.spilled_array import SpilledArray
 
@@ -29,7 +30,7 @@ def test_texts_in_files_are_the_same(monkeypatch):
         packer.add(["größe", "", "hat"])
         packer.add_pairs(["Hut", "", "Schuh"], ["blau", "schlicht", ""])
         packer.add(["z"])
-    in_memory, in_files = (packer.texts() for packer in packers)
+    in_memory, in_files = (Texts.packed(packer) for packer in packers)
     assert not in_memory.is_mapped
     assert in_files.is_mapped
     assert list(in_files.fields()) == list(in_memory.fields())

@@ -19,7 +19,8 @@ from unidex.data.formats.table_files import Table, open_table, row_error
 from unidex.data.formats.table_rows import distinct, pack, uid_cells
 from unidex.data.label_records import LabelRecord, labels_of
 from unidex.data.read_options import ReadOptions
-from unidex.data.texts import Packer, Texts
+from unidex.data.text_packer import Packer
+from unidex.data.texts import Texts
 from unidex.errors import DataError, quoted
 
 # Columns beside uid and text, by the names that people give them.
@@ -110,7 +111,7 @@ def _plain_labels(table: Table, columns: dict[str, str]) -> Labels | None:
         if "uid" in columns:
             uids.extend(uid_cells(block["uid"], table, num_rows))
         num_rows += len(next(iter(block.values())))
-    texts = packer.texts()
+    texts = Texts.packed(packer)
     if num_rows == 0:
         raise DataError("a table of labels must have at least one row, but has none", file=table.file)
     if "uid" not in columns:

@@ -15,7 +15,8 @@ from unidex.data.files import single
 from unidex.data.formats.cells import Cell
 from unidex.data.formats.label_numbers import NO_LABEL, Numbering, RawLabel, UnknownLabelError, name_of
 from unidex.data.formats.table_files import Table, row_error
-from unidex.data.texts import Packer, Texts
+from unidex.data.text_packer import Packer
+from unidex.data.texts import Texts
 from unidex.errors import quoted
 
 
@@ -37,7 +38,7 @@ class Rows:
             if uids is not None:
                 uids.extend(uid_cells(block["uid"], table, self._num_rows))
             self._add_labels(block, table, cell, numbering)
-        self.texts = packer.texts()
+        self.texts = Texts.packed(packer)
         self.uids = None if uids is None else distinct(uids, table)
 
     def __len__(self) -> int:

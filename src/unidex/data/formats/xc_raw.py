@@ -32,7 +32,8 @@ from unidex.data.files import (
     write_json_lines,
 )
 from unidex.data.read_options import ReadOptions
-from unidex.data.texts import Packer, Texts, UidPacker
+from unidex.data.text_packer import Packer, UidPacker
+from unidex.data.texts import Texts
 from unidex.errors import DataError, quoted
 
 _logger = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ def _read_labels(folder: Path, options: ReadOptions) -> Labels | None:
         collected = _Collector(options)
         for _, rows in _decoded_rows(file, _Label):
             collected.add(rows)
-        return Labels(collected.texts.texts(), collected.uids(file, must_differ=True))
+        return Labels(Texts.packed(collected.texts), collected.uids(file, must_differ=True))
     names = folder / "Yf.txt"
     if names.is_file():
         return Labels(Texts.of(line.rpartition("->")[2] for _, line in lines(names)))
@@ -169,7 +170,7 @@ class _Targets:
         positives = sparse.csr_array((self._relevance, self._column, self._indptr), shape=shape)
         pairs = read_filter_pairs(filter_file, *shape)
         uids = self._collected.uids(self._file, must_differ=False)
-        return Split.of(self._collected.texts.texts(), positives, pairs, uids)
+        return Split.of(Texts.packed(self._collected.texts), positives, pairs, uids)
 
 
 class _Collector:
@@ -204,7 +205,7 @@ class _Collector:
         """
         if self._uids is None:
             return None
-        uids = self._uids.texts()
+        uids = Texts.packed(self._uids)
         row = uids.first_repeat()
         if row is None:
             return uids

@@ -16,7 +16,8 @@ from helpers.strategies import assert_equal_datasets, characters, datasets
 from unidex.data import formats
 from unidex.data.dataset import Dataset, Labels, Propensity, Split
 from unidex.data.read_options import ReadOptions
-from unidex.data.texts import Packer, Texts
+from unidex.data.text_packer import Packer
+from unidex.data.texts import Texts
 from unidex.errors import DataError
 
 one_line = st.text(characters.filter(lambda mark: mark not in "\n\r"), max_size=12)
@@ -225,7 +226,7 @@ def test_a_chain_of_conversions_loses_nothing(data):
 def test_titles_and_contents_stay_apart_where_the_format_knows_them(tmp_path):
     packer = Packer()
     packer.add_pairs(["red shoe", ""], ["of leather", "x"])
-    data = Dataset("s", Labels(Texts.of(["y"])), Split.of(packer.texts(), sparse.csr_array(np.ones((2, 1)))))
+    data = Dataset("s", Labels(Texts.of(["y"])), Split.of(Texts.packed(packer), sparse.csr_array(np.ones((2, 1)))))
     for name in ("xc-raw", "jsonl", "unidex"):
         formats.write(data, tmp_path / name, name)
         assert list(formats.read(tmp_path / name).train.texts.fields()) == [("red shoe", "of leather"), ("", "x")]
