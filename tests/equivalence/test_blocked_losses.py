@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.blocked import as_function
+from helpers.dense_targets import dense
 from helpers.simulated_ranks import Threads
 from unidex.config import Loss
 from unidex.losses import (
@@ -41,16 +42,6 @@ blocked_softmax, blocked_bce = as_function(BlockedSoftmax), as_function(BlockedB
 
 
 # The formulas. y holds the targets, known the positives (also those with the target 0), ignored the ignored pairs.
-
-
-def dense(targets):
-    y = torch.zeros(targets.shape, dtype=torch.float64)
-    known = torch.zeros(targets.shape, dtype=torch.bool)
-    ignored = torch.zeros(targets.shape, dtype=torch.bool)
-    y[targets.rows, targets.columns] = targets.weights.double()
-    known[targets.rows, targets.columns] = True
-    ignored[targets.ignored_rows, targets.ignored_columns] = True
-    return y, known, ignored
 
 
 def naive_direction(scores, y, known, ignored, form):

@@ -1,14 +1,12 @@
 """Row tables in memory-mapped files train like tables in memory; tables of float16 train as well, and resume."""
 
 import os
-import signal
 
 import pytest
 import torch
 
+from helpers.stopped_runs import stopped_at_batch
 from helpers.synthetic import QUICK, topics
-from unidex.training.stop_signals import TrainingStoppedError
-from unidex.training.training_set import Batching
 from unidex.verbs.train import train
 
 
@@ -43,17 +41,9 @@ def test_classifiers_of_float16_learn_as_much(unbroken):
 @pytest.mark.parametrize("is_cut", [False, True], ids=["whole table", "table cut short"])
 def test_a_stopped_run_with_float16_in_files_equals_an_unbroken_one_in_memory(unbroken, tmp_path, monkeypatch, is_cut):
     """Rounding is drawn from the seed of a step, so that it does not depend on where a run stopped."""
-    settings, made, steps_left = [*HALF, "train.table_storage=file"], Batching.batch, iter(range(7, -1, -1))
-
-    def until_stopped(self, texts, rng):
-        if next(steps_left) == 0:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return made(self, texts, rng)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Batching, "batch", until_stopped)
-        with pytest.raises(TrainingStoppedError):
-            train(topics(), "unidec", settings=settings, out=tmp_path / "model")
+    settings = [*HALF, "train.table_storage=file"]
+    with stopped_at_batch(7, monkeypatch):
+        train(topics(), "unidec", settings=settings, out=tmp_path / "model")
     (table,) = (tmp_path / "model.training").rglob("classifiers.0.table")
     assert table.stat().st_size == 2 * topics().num_labels * 32
     if is_cut:

@@ -26,14 +26,13 @@ from unidex.nn.encoder_protocol import HasRecentVectors
 from unidex.nn.network import Network
 from unidex.scoring.decision_tree import check_installed
 from unidex.scoring.layout import Layout, Weights
-from unidex.scoring.linear_part import LINEAR
 from unidex.scoring.linear_ranker import LinearWeights
-from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import Rarity
 from unidex.storage.allocator import give_back_memory
 from unidex.training.analyser_choice import choose_analyser
 from unidex.training.centroid_fusion import add_centroids
 from unidex.training.data_description import describe_data
+from unidex.training.final_recipe import final_recipe
 from unidex.training.fitted_parts import FittedParts, read_fitted, write_fitted
 from unidex.training.held_out import NothingHeldOutError
 from unidex.training.lexical_setup import lexical_part, with_other_texts
@@ -135,15 +134,7 @@ class Run:
         if best.choice is not None:
             chosen = {name: value for name, value in vars(best.choice).items() if name not in ("metrics", "value")}
             metrics |= {"validation": best.choice.metrics, "choice": chosen}
-            weights = {name: chosen[name] for name in ("fusion", "knn", "label_prior")}
-            config = changed(config, {"predict": weights, "train": {"epochs": chosen["epochs"]}})
-        if ranker is None:
-            config = changed(config, {"predict": {"rank": "sum"}})
-        layout = Layout.of(network, Weights.of(config.predict))
-        read = set() if ranker is None else set(ranker.ranker(layout).features)
-        reads_frozen = bool(set(PRETRAINED) & read)
-        source = self._frozen.source if reads_frozen and self._frozen is not None else ""
-        config = changed(config, {"predict": {"pretrained": source, "linear": bool(set(LINEAR) & read)}})
+        config = final_recipe(config, network, best.choice, ranker, self._frozen)
         if calibration is not None:
             metrics["calibration"] = calibration.summary()
         has_parts = network.parts is not None

@@ -55,16 +55,7 @@ class Sizes:
     @classmethod
     def of(cls, dataset: Dataset, config: Config) -> Sizes:
         """The sizes of a data set under a recipe; features are counted in a sample and extrapolated."""
-        train, labels = dataset.train, dataset.labels
-        counted = cls(
-            len(train),
-            len(dataset.test),
-            len(labels),
-            int(train.positives.nnz),
-            train.texts.num_bytes / len(train),
-            labels.texts.num_bytes / len(labels),
-            is_mapped=train.texts.is_mapped,
-        )
+        counted = cls._without_features(dataset)
         if not encoders.get(config.encoder.kind).can.has_table:
             return counted
         return counted.with_features(sample_of(dataset), config)
@@ -72,11 +63,21 @@ class Sizes:
     @classmethod
     def upper_bound(cls, dataset: Dataset, config: Config) -> Sizes:
         """Sizes that those of a data set cannot exceed, without reading its texts."""
-        train, labels = dataset.train, dataset.labels
-        num_bytes = train.texts.num_bytes + labels.texts.num_bytes
+        found, texts, labels = cls._without_features(dataset), dataset.train.texts, dataset.labels.texts
+        num_bytes = texts.num_bytes + labels.num_bytes
         # A byte starts at most a word, a pair of words and an n-gram of each length.
         features = min(config.features.max_features, 6 * num_bytes) + config.features.num_buckets
-        has_table = encoders.get(config.encoder.kind).can.has_table
+        return replace(
+            found,
+            num_features=features if encoders.get(config.encoder.kind).can.has_table else 0,
+            text_entries=4 * found.text_bytes,
+            label_entries=4 * found.label_bytes,
+            num_counted=min(6 * num_bytes, MAX_KEYS),
+        )
+
+    @classmethod
+    def _without_features(cls, dataset: Dataset) -> Sizes:
+        train, labels = dataset.train, dataset.labels
         return cls(
             len(train),
             len(dataset.test),
@@ -84,11 +85,7 @@ class Sizes:
             int(train.positives.nnz),
             train.texts.num_bytes / len(train),
             labels.texts.num_bytes / len(labels),
-            features if has_table else 0,
-            4 * train.texts.num_bytes / len(train),
-            4 * labels.texts.num_bytes / len(labels),
-            min(6 * num_bytes, MAX_KEYS),
-            train.texts.is_mapped,
+            is_mapped=train.texts.is_mapped,
         )
 
     def scaled(self, num_labels: int | None, num_texts: int | None) -> Sizes:

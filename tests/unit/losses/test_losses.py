@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812  # the name everybody knows it by
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.dense_targets import dense
 from helpers.paths import DOCS
 from unidex.losses import (
     Targets,
@@ -31,16 +32,6 @@ INF = float("inf")
 
 
 # The formulas. y holds the targets, known the positives (also those with the target 0), ignored the ignored pairs.
-
-
-def dense(targets):
-    y = torch.zeros(targets.shape, dtype=torch.float64)
-    known = torch.zeros(targets.shape, dtype=torch.bool)
-    ignored = torch.zeros(targets.shape, dtype=torch.bool)
-    y[targets.rows, targets.columns] = targets.weights.double()
-    known[targets.rows, targets.columns] = True
-    ignored[targets.ignored_rows, targets.ignored_columns] = True
-    return y, known, ignored
 
 
 def mean_over_texts(scores, targets, loss_of_positive):

@@ -1,8 +1,6 @@
 """Probabilities: what they are fitted to, that they mean what they say, and that they go with the model."""
 
 import json
-import os
-import signal
 import time
 from dataclasses import replace
 
@@ -18,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from typer.testing import CliRunner
 
+from helpers.stopped_runs import stopped_in_phase
 from helpers.synthetic import topics
 from unidex.cli.main import app
 from unidex.data.dataset import Dataset, Labels, Split
@@ -31,7 +30,6 @@ from unidex.scoring.calibration import FEATURES, Calibration, fit_logistic, fit_
 from unidex.scoring.calibration_fit import MIN_TEXTS, PLACES, SHOWN, Places, fit_calibration
 from unidex.topk import TopK
 from unidex.training.loop import Trainer
-from unidex.training.stop_signals import TrainingStoppedError
 from unidex.training.validation import Validation
 from unidex.verbs.calibrate import calibrate
 from unidex.verbs.evaluate import evaluate
@@ -379,20 +377,16 @@ def test_the_simulated_decay_phase_does_not_train_on_the_validation_texts(monkey
     ("phase", "done_again"), [("simulated-decay", ["simulated-decay", "decay"]), ("decay", ["decay"])]
 )
 def test_a_stopped_and_resumed_run_has_the_same_probabilities(folder, tmp_path, monkeypatch, phase, done_again):
-    step, steps = Trainer._step, []
+    with stopped_in_phase(phase, 4, monkeypatch):
+        train(DATA, "auto", settings=SMALL, out=tmp_path / "model")
+    step, steps = Trainer._step, [phase] * 4
 
     def noted(self, rows, number):
         steps.append(self.folder.name)
-        if steps.count(phase) == 4 and steps[-1] == phase:
-            os.kill(os.getpid(), signal.SIGTERM)
         return step(self, rows, number)
 
     monkeypatch.setattr(Trainer, "_step", noted)
-    with pytest.raises(TrainingStoppedError, match=r"stopped by a signal at step 4 of .*; continue it with --resume"):
-        train(DATA, "auto", settings=SMALL, out=tmp_path / "model")
     num_steps = {"simulated-decay": 32, "decay": 40}
-    del steps[:]
-    steps += [phase] * 4
     train(DATA, "auto", settings=SMALL, out=tmp_path / "model", resume=True)
     assert {name: steps.count(name) for name in steps} == {name: num_steps[name] for name in done_again}
     for name in ("calibration.json", "encoder.safetensors", "index/vectors_int8.numbers"):

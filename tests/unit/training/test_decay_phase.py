@@ -3,8 +3,6 @@
 import hashlib
 import json
 import logging
-import os
-import signal
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 import torch
 from scipy import sparse
 
+from helpers.stopped_runs import stopped_at_batch
 from helpers.synthetic import topics
 from unidex.config.recipes import load
 from unidex.data.dataset import Dataset, Split
@@ -21,7 +20,6 @@ from unidex.model.model import Model
 from unidex.nn.assembly import build_network
 from unidex.training.loop import Trainer
 from unidex.training.optimisers import Optimisers
-from unidex.training.stop_signals import TrainingStoppedError
 from unidex.training.training_set import Batching, TrainingSet
 from unidex.training.validation import Validation
 from unidex.verbs.train import train
@@ -83,20 +81,11 @@ def test_a_run_stopped_in_any_phase_equals_an_unbroken_one(whole, phase, tables,
     steps = phases(whole)
     assert list(steps) == ["training", "training-hard", "decay"]
     before = sum(steps[name] for name in list(steps)[: list(steps).index(phase)])
-    made, steps_left = Batching.batch, iter(range(before + 7, -1, -1))
-
-    def until_stopped(self, texts, rng):
-        if next(steps_left) == 0:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return made(self, texts, rng)
-
     settings = [*SMALL, "augment.method=none", "train.checkpoint_every=5", f"train.table_storage={tables}"]
-    with monkeypatch.context() as patch:
-        patch.setattr(Batching, "batch", until_stopped)
-        with pytest.raises(TrainingStoppedError, match="stopped by a signal at step 8 of"):
-            train(DATA, "auto", settings=settings, out=tmp_path / "broken")
+    with stopped_at_batch(before + 7, monkeypatch):
+        train(DATA, "auto", settings=settings, out=tmp_path / "broken")
     assert list((tmp_path / "broken.training" / phase).glob("checkpoint-8"))
-    batches = []
+    made, batches = Batching.batch, []
 
     def counted(self, texts, rng):
         batches.append(texts)

@@ -3,14 +3,13 @@
 import hashlib
 import json
 import logging
-import os
-import signal
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import sparse
 
+from helpers.stopped_runs import stopped_in_phase
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
 from unidex.data.dataset import Dataset
@@ -20,9 +19,7 @@ from unidex.model.model import Model
 from unidex.scoring.boosted_trees import BoostedTrees, feature_names
 from unidex.scoring.linear_ranker import LinearWeights
 from unidex.scoring.rankers import POWERS
-from unidex.training.loop import Trainer
 from unidex.training.phases import METRICS, with_metric
-from unidex.training.stop_signals import TrainingStoppedError
 from unidex.verbs.train import train
 
 UNSEEN = 199
@@ -227,18 +224,8 @@ AUTO = [
 
 @pytest.mark.parametrize("phase", ["training", "simulated-decay", "decay"])
 def test_a_stopped_and_resumed_run_has_the_same_ranker(auto_folder, tmp_path, monkeypatch, phase):
-    step, steps = Trainer._step, []
-
-    def noted(self, rows, number):
-        steps.append(self.folder.name)
-        if steps.count(phase) == 4 and steps[-1] == phase:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return step(self, rows, number)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_step", noted)
-        with pytest.raises(TrainingStoppedError, match="stopped by a signal at step 4 of"):
-            train(DATA, "auto", settings=AUTO, out=tmp_path / "model")
+    with stopped_in_phase(phase, 4, monkeypatch):
+        train(DATA, "auto", settings=AUTO, out=tmp_path / "model")
     train(DATA, "auto", settings=AUTO, out=tmp_path / "model", resume=True)
     files = ["ranker.json", "calibration.json", "config.toml", "index/vectors_int8.numbers"]
     files += [f"lexical/{name}.numbers" for name in ("columns", "frequencies", "num_counted", "starts")]

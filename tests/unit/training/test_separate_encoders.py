@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import os
-import signal
 
 import numpy as np
 import pytest
 import torch
 
 from helpers.gradients import step_gradients, training_set
+from helpers.stopped_runs import digest, stopped_at_batch
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
 from unidex.encoders.registry import build_encoder
@@ -20,8 +19,6 @@ from unidex.nn.initialisation import classifiers_from_label_texts
 from unidex.nn.network import Network
 from unidex.nn.row_table import merged
 from unidex.pools.pool import make_batch
-from unidex.training.stop_signals import TrainingStoppedError
-from unidex.training.training_set import Batching
 from unidex.verbs.evaluate import evaluate
 from unidex.verbs.train import train
 
@@ -190,11 +187,6 @@ def test_both_encoders_are_initialised_from_the_dual_encoder_of_another_model(fo
     assert found.encoder.table.weight is not found.classifier_encoder.table.weight
 
 
-def digest(folder):
-    files = ("encoder.safetensors", "index/vectors.npy", "config.toml")
-    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in files)).hexdigest()
-
-
 @pytest.mark.parametrize("phase", ["training", "decay"])
 def test_a_resumed_run_with_two_encoders_equals_an_unbroken_one(phase, monkeypatch, tmp_path):
     changes = [APART, "train.validation=0.2", "train.decay_epochs=2", "encoder.dropout=0.2"]
@@ -202,18 +194,8 @@ def test_a_resumed_run_with_two_encoders_equals_an_unbroken_one(phase, monkeypat
     whole = train(topics(), "unidec", settings=settings, out=tmp_path / "whole")
     steps = {record["phase"]: record["step"] for record in map(json.loads, whole.log.splitlines())}
     assert list(steps) == ["training", "decay"]
-    made = Batching.batch
-    steps_left = iter(range(7 if phase == "training" else steps["training"] + 7, -1, -1))
-
-    def until_stopped(self, texts, rng):
-        if next(steps_left) == 0:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return made(self, texts, rng)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Batching, "batch", until_stopped)
-        with pytest.raises(TrainingStoppedError):
-            train(topics(), "unidec", settings=settings, out=tmp_path / "broken")
+    with stopped_at_batch(7 if phase == "training" else steps["training"] + 7, monkeypatch):
+        train(topics(), "unidec", settings=settings, out=tmp_path / "broken")
     assert list((tmp_path / "broken.training" / phase).glob("checkpoint-8"))
     train(topics(), "unidec", settings=settings, out=tmp_path / "broken", resume=True)
     assert digest(tmp_path / "broken") == digest(tmp_path / "whole")
