@@ -181,28 +181,13 @@ class FeatureExtractor:
     def name(self, feature: int) -> str:
         """A readable name: "golden", "golden ratio", "gol*" for an n-gram, "[token]" for a subword.
 
-        Buckets have none of their own: see ``names_in``.
+        A bucket, which rare features share, is "(bucket 0)".
         """
         if not 0 <= feature < self.num_features:
             raise DataError(f"a feature id must be from 0 to {self.num_features - 1}, but is {feature}")
         if feature >= len(self.vocabulary):
             return f"(bucket {feature - len(self.vocabulary)})"
         return self.names[feature]
-
-    def names_in(self, text: str) -> dict[int, str]:
-        """The names of all features of a text by id; the name of a bucket lists the features of the text that share it.
-
-        >>> features = FeatureExtractor.fit(["red hat"], [], Settings(num_buckets=1, bigrams=False))
-        >>> features.names_in("Red cap")
-        {0: 'cap | red'}
-        """
-        names: dict[int, list[str]] = {}
-        for group in groups_of(self.analyser.texts([text]), self.settings, self.tokenizer):
-            group_names = group.feature_names(np.arange(len(group.keys)))
-            for place, feature in enumerate(self.vocabulary.lookup(group.keys).tolist()):
-                if feature >= 0:
-                    names.setdefault(feature, []).append(group_names[place])
-        return {feature: " | ".join(sorted(names[feature])) for feature in sorted(names)}
 
     @cached_property
     def fingerprint(self) -> str:

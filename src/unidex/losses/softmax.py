@@ -143,7 +143,13 @@ SUPCON = Form(False, _supcon_terms)
 
 
 def mask_(scores_BP: Tensor, targets: Targets, form: Form, value: float) -> None:
-    """Write ``value`` at every pair that is not in a denominator."""
+    """Write ``value`` at every pair that is not in a denominator.
+
+    >>> scores = torch.tensor([[1.0, 2.0, 3.0]])
+    >>> mask_(scores, Targets.of([0], [1], shape=(1, 3)), DECOUPLED, -torch.inf)
+    >>> scores
+    tensor([[1., -inf, 3.]])
+    """
     if form.masks_positives:
         scores_BP[targets.rows, targets.columns] = value
     if len(targets.ignored_rows):
@@ -182,7 +188,11 @@ def _plain(scores_BP: Tensor, targets: Targets, form: Form) -> LossGrad:
 
 
 def finite_or_zero(highest: Tensor) -> Tensor:
-    """The highest scores, 0 where every pair is masked: there is nothing to shift."""
+    """The highest scores, 0 where every pair is masked: there is nothing to shift.
+
+    >>> finite_or_zero(torch.tensor([2.0, -torch.inf]))
+    tensor([2., 0.])
+    """
     return torch.where(highest == -torch.inf, 0, highest)
 
 

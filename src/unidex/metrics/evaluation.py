@@ -283,7 +283,13 @@ class Evaluation:
 
 
 def places_needed(split: Split, k: int) -> int:
-    """Places to search so that k are left when filter pairs are taken out."""
+    """Places to search so that k are left when filter pairs are taken out.
+
+    >>> from unidex.data.texts import Texts
+    >>> pairs = sparse.csr_array([[0, 1, 0], [1, 1, 0]])
+    >>> places_needed(Split.of(Texts.of(["a", "b"]), pairs, filter_pairs=pairs), 5)
+    7
+    """
     return k + int(np.diff(split.filter_pairs.indptr).max(initial=0))
 
 

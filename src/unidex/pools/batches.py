@@ -88,6 +88,11 @@ def split_in_two(vectors_ND: Tensor, group: Ids, num_first: int, rng: np.random.
     """Two parts of a group by spherical 2-means, until the mean similarity gains less than 0.0001.
 
     The first part has ``num_first`` texts.
+
+    >>> vectors = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6], [0.6, 0.8]])
+    >>> parts = split_in_two(vectors, np.arange(4), 2, np.random.default_rng(0))
+    >>> sorted(part.tolist() for part in parts)
+    [[0, 2], [1, 3]]
     """
     members = vectors_ND[torch.from_numpy(group).to(vectors_ND.device)]
     centres = members[torch.from_numpy(rng.choice(len(group), 2, replace=False)).to(members.device)].T

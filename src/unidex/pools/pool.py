@@ -54,6 +54,10 @@ def draw_labels(positives: sparse.csr_array, texts: Ids, count: int, rng: np.ran
     """At most ``count`` labels per text: drawn with replacement, so that a text with many labels repeats few.
 
     The result has one label per draw; texts without labels draw none.
+
+    >>> positives = sparse.csr_array([[0, 1, 0], [0, 0, 0], [0, 0, 1]])
+    >>> draw_labels(positives, np.array([0, 1, 2]), 2, np.random.default_rng(0))
+    array([1, 1, 2, 2])
     """
     starts = positives.indptr[texts].astype(np.int64)
     sizes = positives.indptr[texts + 1].astype(np.int64) - starts
@@ -64,7 +68,11 @@ def draw_labels(positives: sparse.csr_array, texts: Ids, count: int, rng: np.ran
 
 
 def draw_negatives(shortlist: Ids, texts: Ids, count: int, rng: np.random.Generator) -> Ids:
-    """``count`` labels of each text's shortlist, drawn without replacement, one row per text; -1 stands for none."""
+    """``count`` labels of each text's shortlist, drawn without replacement, one row per text; -1 stands for none.
+
+    >>> draw_negatives(np.array([[5, 6], [7, -1]]), np.array([1]), 3, np.random.default_rng(0)).tolist()
+    [[-1, 7]]
+    """
     rows = shortlist[texts]
     count = min(count, rows.shape[1])
     order = np.argpartition(rng.random(rows.shape), count - 1, axis=1)[:, :count]
@@ -187,6 +195,9 @@ def log_inclusion(positives: sparse.csr_array, batch_size: int, num_positives: i
 
     A text with m labels that draws b with replacement has each of them with probability 1 - (1 - 1/m)^b; a batch of B
     of N texts has the label with q_l = 1 - prod over its texts of (1 - B/N * that). Labels of no text get the lowest q.
+
+    >>> np.exp(log_inclusion(sparse.csr_array([[1, 1, 0], [1, 0, 0]]), batch_size=1, num_positives=1)).round(3)
+    array([0.625, 0.25 , 0.25 ], dtype=float32)
     """
     num_texts, num_labels = positives.shape
     sizes = np.diff(positives.indptr)

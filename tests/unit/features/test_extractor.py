@@ -209,9 +209,6 @@ def test_rare_features_share_buckets():
     assert matrix[[0]].indices.tolist() == [1, 2, 3, 4]
     assert features.name(0) == "red"
     assert features.name(2) == "(bucket 1)"
-    found = features.names_in("red hat w1")
-    assert found[0] == "red"
-    assert {"hat", "w1"} <= {name for names in found.values() for name in names.split(" | ")}
 
 
 def test_a_bucket_is_as_frequent_as_what_it_holds():
@@ -235,7 +232,6 @@ def test_names_tell_the_kinds():
     names = {features.name(feature) for feature in range(features.num_features)}
     assert {"goldenratio", "golden", "ratio", "red", "goldenratio red", "go*", "*old*", "*ed"} <= names
     assert any(name.startswith("[\u2581") for name in names)
-    assert features.names_in("GoldenRatio red") == dict(enumerate(map(features.name, range(features.num_features))))
     with pytest.raises(DataError, match="a feature id must be from 0 to"):
         features.name(features.num_features)
 
