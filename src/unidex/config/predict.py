@@ -61,7 +61,7 @@ class Predict(Section):
     linear: bool = Field(
         False,
         description="a linear classifier per label over the features of texts, whose scores the learned ranker reads; "
-        "for bag encoders, one process and up to 100,000 train texts",
+        "for bag encoders, one process and train texts with up to 200 million features in all",
     )
     index: Literal["auto", "disk", "exact", "hnsw", "pq"] = Field(
         "auto",

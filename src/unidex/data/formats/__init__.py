@@ -82,7 +82,13 @@ def detect(path: Path) -> str:
 def read(source: Any, options: ReadOptions | None = None) -> Dataset:
     """Read a data set from a folder or a file, from the built-in one named ``hpo``, or from a table in memory.
 
-    A table in memory is a pandas or polars data frame, a dict of columns, or a list of (text, labels).
+    Args:
+        source: a path, ``hpo``, or a table: a pandas or polars data frame, a dict of columns, or a list of
+            (text, labels).
+        options: columns, separators, splits and the like; the format of a file is detected by its content.
+
+    Raises:
+        DataError: with file and line, where the source is not what it must be.
     """
     options = options or ReadOptions()
     if is_frame(source):
