@@ -1,7 +1,7 @@
 """What the parts of the learned ranker of `auto` bring, and what could make it better, judged on a part of train.
 
 Run: python benchmarks/ranker_trials.py DATA [--text title] [--max-texts 10000] [--seeds 1] [--only "NAME;..."]
-`auto` is trained once per seed, without trials and linear classifiers. Its candidates for the held-out texts and for
+`auto` is trained once per seed, without trials. Its candidates for the held-out texts and for
 the judged ones are kept, and each row is a ranker that is fitted to the former: the mean over trainings and over fits
 with several seeds of LightGBM, and the difference from the first row. With several trainings each difference has its
 standard deviation over them; with one, the last column is the standard deviation of P@1 over the fits.
@@ -14,6 +14,9 @@ three match features the same without the other features of matches
 larger trees         60 trees of 15 leaves at a learning rate of 0.15, in place of 150 of 7 at 0.1
 three fits           the mean of three such rankers
 three small fits     the mean of three rankers with a third of the trees each, at three times the learning rate
+three fits to thirds the mean of three rankers, each fitted to two thirds of the held-out texts
+half the texts       a ranker that is fitted to every second held-out text
+rare pairs weigh less  right pairs weigh ip^0.25 in the fit, not ip^0.5, and ln ip counts 0.1 in the score, not 0.05
 centroids            cosine with the mean vector of the label's train texts, by either head
 prototypes           the same with the label's own vectors, which count as three texts
 CSLS                 twice the score of a head minus the mean of the label's ten highest scores for train texts
@@ -80,6 +83,7 @@ PARTS = {
         ("word_", "char_", "_length", *MATCHES), replace(BoostedTreesRanker.counts, lexical=0, matches=0)
     ),
     "without gaps and places": Part(("_gap", "_place")),
+    "without linear classifiers": Part(("linear",)),
     "three match features": Part(("match_texts", "match_words", "match_ambiguity", "num_matches")),
 }
 
@@ -100,7 +104,8 @@ class Pairs:
     ) -> Pairs:
         """The candidates of texts by a scorer, whose kNN part has these train texts, without a part of the ranker."""
         layout = scorer.layout
-        found = scorer.candidates(queries, without.counts, (*without.names(feature_names(layout)), "label_prior"))
+        names = without.names(feature_names(layout, linear=scorer.linear is not None))
+        found = scorer.candidates(queries, without.counts, (*names, "label_prior"))
         rows = scorer.index.vectors(np.arange(scorer.index.num_ids))
         columns = {"dual": slice(0, layout.dual), "classifier": slice(layout.dual, layout.num_head_columns)}
         heads = {head: (columns[head], layout.vectors_of(rows, head)) for head in layout.heads}
@@ -194,6 +199,9 @@ ROWS = (
     "larger trees",
     "three fits",
     "three small fits",
+    "three fits to thirds",
+    "half the texts",
+    "rare pairs weigh less",
     *FEATURES,
 )
 
@@ -220,15 +228,20 @@ class Judge:
         features = [{name: some.candidates.features[name] for name in fitted_to} for some in (held_out, judged)]
         if more:
             features = [found | more(some) for found, some in zip(features, (held_out, judged), strict=True)]
-        size = 3 if name in ("three fits", "three small fits") else 1
+        size = 3 if name.startswith("three") and "fits" in name else 1
         logits = [self._logits(held_out, *features, seed, name) for seed in range(num_fits * size)]
         means = [np.mean(logits[start : start + size], axis=0) for start in range(0, len(logits), size)]
-        rare = self.rarity(asked["frequency"])
+        rare = self.rarity(asked["frequency"]) * (2 if name == "rare pairs weigh less" else 1)
         return np.array([self._scored(judged, -np.logaddexp(0, -mean) + rare) for mean in means])
 
     def _logits(self, held_out: Pairs, known: Features, asked: Features, seed: int, name: str) -> NDArray[np.float64]:
         ids = held_out.candidates.ids_NK
         counts = (ids >= 0) & ~contains(self.split.filter_pairs, ids)
+        places = np.arange(len(ids))[:, None]
+        if name == "three fits to thirds":
+            counts &= places % 3 != seed % 3
+        if name == "half the texts":
+            counts &= places % 2 == seed % 2
         settings, is_free, is_small = boosted_trees._SETTINGS | {"seed": seed}, name == "free trees", "small" in name
         settings |= {"feature_fraction": 0.5} if is_free else {}
         settings |= {"learning_rate": 3 * settings["learning_rate"]} if is_small else {}
@@ -237,7 +250,9 @@ class Judge:
             settings, trees = settings | {"learning_rate": 0.15, "num_leaves": 15}, 60
         own, matches = boosted_trees._direction, RISING if "match" in name and "without" not in name else {}
         direction = (lambda name: 0) if is_free else (lambda name: matches.get(name, own(name)))
-        with mock.patch.multiple(boosted_trees, _SETTINGS=settings, _direction=direction, _NUM_TREES=trees):
+        power = 0.25 if name == "rare pairs weigh less" else boosted_trees._FIT_POWER
+        patched = {"_SETTINGS": settings, "_direction": direction, "_NUM_TREES": trees, "_FIT_POWER": power}
+        with mock.patch.multiple(boosted_trees, **patched):
             some = {name: values[counts] for name, values in known.items()}
             fitted = BoostedTrees.fit(some, contains(self.split.positives, ids)[counts], self.rarity)
         columns = boosted_trees._columns(asked, fitted.names)
@@ -268,7 +283,7 @@ def judge_of(dataset: Any, seed: int) -> Judge:
         kept["positives"] = self.dataset.train.positives[self.rows]
         return train_vectors(self, network, layout)
 
-    settings = ["pool.try_hard_negatives=0", "augment.method=none", "predict.linear=false"]
+    settings = ["pool.try_hard_negatives=0", "augment.method=none"]
     with (
         mock.patch.object(validation, "RankerFit", keeping),
         mock.patch.object(validation.Validation, "_train_vectors", keeping_vectors),
