@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer, losses
 
-TIMED_LABELS, WARMUP = 512, 0.1
+TIMED_LABELS, WARMUP = 2048, 0.1
 PLACES = 20
 
 

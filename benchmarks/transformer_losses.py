@@ -46,7 +46,7 @@ from unidex.verbs.score import score_topk
 from unidex.verbs.train import train
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
-TIMED_LABELS = 512
+TIMED_LABELS = 2048
 PEERS = {
     "mnrl": "sentence-transformers, MultipleNegativesRankingLoss",
     "cached": "sentence-transformers, CachedMultipleNegativesRankingLoss",

@@ -68,6 +68,9 @@ RECIPES = {
     "cascadexml-frozen": [*TREE, "train.freeze_encoder=true"],
     # The vectors of texts are compared: weights that change no vector, such as a bias of keys, follow rounding alone.
     "unidec-transformer": ["train.chunk=9", "train.lr_encoder=1e-3", "heads.projection=false", "train.validation=0"],
+    "unidec-low-rank-transformer": [
+        *("encoder.low_rank=2", "train.lr_encoder=1e-2", "heads.projection=false", "train.validation=0"),
+    ],
     "unidec-own": ["pool.candidates=own", "pool.start=0", "train.chunk=9", "loss.learn_temperature=true"],
     "unidec-own-mixed": [
         "pool.candidates=own",

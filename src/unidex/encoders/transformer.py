@@ -44,7 +44,13 @@ from unidex.nn.sentence_modules import (
     write_transformer_modules,
 )
 from unidex.nn.token_vectors import MINILM
-from unidex.nn.transformer_setup import check_transformer, cutting_tokenizer, drop_pooler, switch_dropout_off
+from unidex.nn.transformer_setup import (
+    check_transformer,
+    cutting_tokenizer,
+    drop_pooler,
+    give_padding,
+    switch_dropout_off,
+)
 
 # Minimum and maximum number of tokens, padding included, of one pass through the layers (`chunk_ends`). The first keeps
 # a processor busy, the second bounds the activations of a layer. One thread of a CPU gains no more above them; for
@@ -71,6 +77,7 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         modules = modules or SentenceModules()
         check_transformer(model, tokenizer, settings.max_length)
+        give_padding(tokenizer)
         drop_pooler(model)  # We pool ourselves.
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -39,7 +39,9 @@ class LossScale(nn.Module):
         self.register_buffer("scale", torch.tensor(FIRST_SCALE))
         self.register_buffer("good_steps", torch.tensor(0))
         for weight in weights:
-            weight.register_hook(self._unscaled)  # type: ignore[no-untyped-call]
+            # Of an encoder with changes of low rank, most weights do not learn.
+            if weight.requires_grad:
+                weight.register_hook(self._unscaled)  # type: ignore[no-untyped-call]
 
     def forward(self, vectors: Tensor) -> Tensor:
         """The vectors as they are; their gradient is scaled on its way back."""

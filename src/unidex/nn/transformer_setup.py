@@ -36,6 +36,16 @@ def check_transformer(model: Any, tokenizer: Any, max_length: int) -> None:
                 )
 
 
+def give_padding(tokenizer: Any) -> None:
+    """Name a token for padding where a tokenizer has none, as those of many decoders.
+
+    Padding is masked, so that any token does. Without one, sentence-transformers does not encode texts of different
+    lengths. A token that is special already: to make another one special would change how texts are cut.
+    """
+    if tokenizer.pad_token is None and tokenizer.all_special_tokens:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token or tokenizer.all_special_tokens[0]
+
+
 def drop_pooler(model: Any) -> None:
     """Take the model's own pooling layer away: it would be saved and moved about, yet never trained."""
     if "add_pooling_layer" in inspect.signature(type(model)).parameters:

@@ -30,6 +30,14 @@ def test_small_gradients_survive_only_with_a_scale():
     torch.testing.assert_close(layer.weight.grad, torch.full((4, 4), 2e-9), rtol=1e-2, atol=0)
 
 
+def test_weights_that_do_not_learn_stay_out_of_it():
+    layers = nn.Sequential(nn.Linear(2, 2).requires_grad_(False), nn.Linear(2, 1, bias=False))
+    scale = LossScale(layers.parameters())
+    inputs = torch.ones(1, 2)
+    scale(layers(inputs)).sum().backward()
+    torch.testing.assert_close(layers[1].weight.grad, layers[0](inputs))
+
+
 def test_the_scale_halves_on_an_infinite_gradient_and_doubles_after_good_steps(monkeypatch):
     layer, run, scale = half_layer(scaled=True)
     run(torch.ones(1, 4)).mul(1e3).sum().backward()
