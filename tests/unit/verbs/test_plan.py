@@ -160,6 +160,18 @@ def test_the_remedy_is_a_setting_with_which_it_fits(with_memory):
     assert planned._plan(load("auto", list(found.remedy)), MILLION, {}, 1, planned.Path()).fits
 
 
+@pytest.mark.parametrize("megabytes", [450, 900, 1300, 2200, 3000])
+def test_no_setting_of_the_remedy_is_needless(megabytes, with_memory):
+    """Also where linear classifiers take nothing, because texts have too many features."""
+    with_memory(megabytes)
+    for sizes in (MILLION, replace(MILLION, text_entries=300.0)):
+        found = planned._plan(load("auto", []), sizes, {}, 1, planned.Path())
+        assert found.remedy or megabytes == 450
+        for setting in found.remedy:
+            fewer = [other for other in found.remedy if other != setting]
+            assert not planned._plan(load("auto", fewer), sizes, {}, 1, planned.Path()).fits, (setting, found.remedy)
+
+
 def test_a_run_that_cannot_fit_is_refused_before_it_starts_and_force_overrides(with_memory, tmp_path):
     with_memory(100)
     with pytest.raises(UnidexError, match=r"must fit into memory, but .* needs .* are available; .*--force"):
