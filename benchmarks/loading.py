@@ -1,6 +1,7 @@
 """CPU time and memory of loading a model against its number of labels.
 
     python benchmarks/loading.py FOLDER --labels 1000000 10000000 100000000 [--rank learned] > table.md
+    python benchmarks/loading.py FOLDER --labels 1000000 --rank learned --beside-memory > table.md
 
 Training so many labels takes hours, and loading depends on the sizes of files alone. So a small model is trained on a
 generated set (benchmarks/scale_set.py), and its labels and its index (kind disk, 64 numbers per label) are replaced by
@@ -11,6 +12,10 @@ time of that and the highest memory. Predictions of such a model mean nothing.
 Each model is loaded in a process of its own, imports included, and predicts the labels of single texts: "first" after
 the load, "next" as the mean of ten others. Memory is what the system cannot take back and, apart from it, pages of
 files, which it can.
+
+With --beside-memory, each model predicts with the words of its labels in files and then in memory, as models of fewer
+labels have them: 256 texts at once and one at a time, each made of two label texts. CPU milliseconds per text, the
+median of three rounds.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import argparse
 import json
 import logging
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -33,6 +39,8 @@ from scale_set import NUM_TOPICS, ScaleSet, word_letters, write_set, write_texts
 DIM = 64
 MAX_WORDS = 1_000_000  # words of labels that the vocabulary lacks
 LEARNED = ["predict.rank=learned", "train.validation=0.1"]
+ROUNDS, AT_ONCE, SINGLE = 3, 256, 50
+BESIDE = ("labels", "256 texts, in files", "one text", "256 texts, in memory", "one text")
 COLUMNS = (
     "labels",
     "words, CPU s",
@@ -145,6 +153,34 @@ def measure(folder: Path) -> list[float]:
     return [*found, *_memory()]
 
 
+def beside_memory(folder: Path) -> list[float]:
+    """CPU milliseconds per text with words of labels in files and in memory: of many texts, and of single ones."""
+    from unidex.scoring import lexical, mapped_matches
+    from unidex.verbs.models import load_model
+
+    model = load_model(folder, "cpu")
+    label_texts, rng = model.labels.texts, np.random.default_rng(0)
+    drawn = rng.integers(0, len(label_texts), (ROUNDS + 1, AT_ONCE, 2)).tolist()
+    blocks = [[f"{label_texts[one]} {label_texts[other]}" for one, other in pairs] for pairs in drawn]
+
+    def milliseconds(blocks: list[list[str]]) -> float:
+        started = time.process_time()
+        for block in blocks:
+            model.predict(block, k=10)
+        return 1000 * (time.process_time() - started) / sum(map(len, blocks))
+
+    found = []
+    for is_mapped in (True, False):
+        if not is_mapped:
+            lexical.MAPPED_ABOVE = mapped_matches.MAPPED_ABOVE = 1 << 62
+            model.scorer.lexical = lexical.LexicalPart.of(list(label_texts))
+        first, *others = blocks
+        milliseconds([first])
+        found.append(statistics.median(milliseconds([block]) for block in others))
+        found.append(statistics.median(milliseconds([[text] for text in block[:SINGLE]]) for block in others))
+    return found
+
+
 def _memory() -> tuple[float, float]:
     """Megabytes of this process: its own, and pages of files."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -156,10 +192,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--labels", type=int, nargs="+", default=[1_000_000, 10_000_000, 100_000_000])
     parser.add_argument("--rank", choices=("sum", "learned"), default="sum")
+    parser.add_argument("--beside-memory", action="store_true")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.beside_memory and options.rank != "learned":
+        parser.error("--beside-memory compares words of labels, which --rank learned reads")
     if options.measure:
-        print(json.dumps(measure(options.folder)))
+        print(json.dumps((beside_memory if options.beside_memory else measure)(options.folder)))
         return
     base = options.folder / f"base-{options.rank}"
     if not (base / "model").exists():
@@ -168,15 +207,20 @@ def main() -> None:
         logging.disable()
         write_set(base / "set", ScaleSet(10_000, 10_000))
         train(base / "set", settings=SETTINGS + LEARNED * (options.rank == "learned"), out=base / "model")
-    print(f"| {' | '.join(COLUMNS)} |")
-    print(f"|{'---:|' * len(COLUMNS)}")
+    columns = BESIDE if options.beside_memory else COLUMNS
+    print(f"| {' | '.join(columns)} |")
+    print(f"|{'---:|' * len(columns)}")
     for number in options.labels:
         folder = options.folder / f"{number}-{options.rank}"
         taken: dict[str, float] = {}
         if not folder.exists():
             taken = write_model(folder, base / "model", number)
-        command = [sys.executable, __file__, str(folder), "--measure"]
+        command = [sys.executable, __file__, str(folder), "--measure", "--rank", options.rank]
+        command += ["--beside-memory"] * options.beside_memory
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        if options.beside_memory:
+            print(f"| {number:,} | {' | '.join(f'{value:.2f}' for value in json.loads(done.stdout))} |", flush=True)
+            continue
         cells = [
             f"{value:,.{digits}f}"
             for value, digits in zip(json.loads(done.stdout), (1, 1, 0, 0, 0, 0, 0, 0), strict=True)

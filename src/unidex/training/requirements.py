@@ -78,6 +78,8 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     lexical = {"words of labels": terms.lexical} if config.predict.rank == "learned" else {}
     knn = {"nearest texts": terms.knn} if terms.has_knn else {}
     words = {"words of labels": terms.lexical_files} if lexical and terms.maps_words else {}
+    has_linear = config.predict.linear and config.predict.rank == "learned" and processes == 1 and terms.validates
+    linear = {"linear classifiers": terms.linear} if has_linear else {}
     disk = {"prepared texts": terms.prepared}
     files = disk | ({"row tables": terms.tables + terms.table_state} if in_file else {})
     checkpoint = {"checkpoints": terms.checkpoints} if terms.checkpoints else {}
@@ -92,9 +94,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     if terms.validates:
         # The ranker is fitted in the memory that a step has left to the allocator.
         fitted = {"training step": max(terms.step, terms.search + RANKER)}
-        if config.predict.linear and config.predict.rank == "learned" and processes == 1:
-            fitted["linear classifiers"] = terms.linear
-        found[FIT] = Requirement(training | knn | lexical | fitted, files | checkpoint | words)
+        found[FIT] = Requirement(training | knn | lexical | fitted | linear, files | checkpoint | words)
     if terms.maps_words:
         # They are in files from then on.
         lexical = {}
@@ -107,7 +107,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     index = words | ({"index": index_disk + terms.codes} if kind == "disk" else {})
     folder = {"model folder": terms.model_folder} | ({"index": index_disk} if index_disk else {})
     files |= {"checkpoints": terms.finished} if checkpoint else {}
-    found[INDEX] = Requirement(built | {"block of rows": SEARCH // 2}, files | index)
+    found[INDEX] = Requirement(built | {"block of rows": SEARCH // 2} | linear, files | index)
     tested = {"predictions": SEARCH // 2, "evaluation": EVALUATED * sizes.num_labels if sizes.num_test else 0}
     if kind == "disk":
         # Its files are mapped; only the build needs memory.

@@ -31,13 +31,13 @@ from unidex.training.validation import CHOICE_TEXTS, EPOCH_TEXTS
 MAX_STEPS = 4
 # Seconds on the machine where `REFERENCE` was measured: `_reference` took so long there.
 REFERENCE = 0.085
-RANK_TEXT = 2.2e-3  # candidates, features and two fits of the ranker, per held-out text
+RANK_TEXT = 1.2e-3  # candidates, features and two fits of the ranker, per held-out text
 PREDICT_TEXT = 0.35e-3  # per test text: search, features, ranking, metrics
 CODE_ROW = 12e-6  # index kind pq, per label
 DISK_ROW = 3.5e-6  # index kind disk, per label
 COUNTED = 0.6  # share of counting and naming features in the time to read a text; of very many texts, some are counted
 TEXT_ROW = 12e-6  # lists of the kNN part, per text
-LINEAR_EXAMPLE, LINEAR_ENTRY = 0.48e-6, 4.4e-9  # linear classifiers, per example and per feature of an example
+LINEAR_EXAMPLE, LINEAR_ENTRY = 0.72e-6, 6.6e-9  # linear classifiers, per example and per feature of an example
 
 
 @dataclass(frozen=True)

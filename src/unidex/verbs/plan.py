@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unidex.config import Config
     from unidex.training.requirements import Requirement
     from unidex.training.run_sizes import Sizes
+    from unidex.training.smaller_runs import Change
 
 logger = logging.getLogger(__name__)
 
@@ -205,14 +206,32 @@ def _plan(config: Config, sizes: Sizes, seconds: dict[str, float], processes: in
     wanted = planned(config)
     if wanted.fits:
         return wanted
-    # One setting alone if that is enough; else one after the other, each on top of the last.
-    for name, change in smaller_settings(config):
-        if planned(change(config)).fits:
-            return planned(config, (name,))
-    tried, names = config, {}
-    for name, change in smaller_settings(config):
-        tried = change(tried)
-        names[name.partition("=")[0]] = name
-        if planned(tried).fits:
-            return planned(config, tuple(names.values()))
+    # One setting alone if that is enough; else one after the other, each on top of the last, without those that the
+    # others make needless.
+    changes = smaller_settings(config)
+    for change in changes:
+        if _fits(planned, config, [change]):
+            return planned(config, (change[0],))
+    taken: list[Change] = []
+    for change in changes:
+        taken = [other for other in taken if _key(other) != _key(change)] + [change]
+        if not _fits(planned, config, taken):
+            continue
+        for some in tuple(taken):
+            fewer = [other for other in taken if other is not some]
+            if _fits(planned, config, fewer):
+                taken = fewer
+        return planned(config, tuple(name for name, _ in taken))
     return wanted
+
+
+def _fits(planned: Callable[[Config], Plan], config: Config, changes: Sequence[Change]) -> bool:
+    """Whether a recipe with these changes fits."""
+    for _, change in changes:
+        config = change(config)
+    return planned(config).fits
+
+
+def _key(change: Change) -> str:
+    """The setting that a change sets."""
+    return change[0].partition("=")[0]

@@ -24,14 +24,14 @@ def elsewhere(scores_BP, targets):
     return LossGrad(found.value, found.gradient)
 
 
-@pytest.mark.skipif(products._rows_with_rows() is None, reason="this torch was built without oneDNN")
+@pytest.mark.skipif(products._by_one_dnn() is None, reason="this torch was built without oneDNN")
 @pytest.mark.parametrize("num_labels", [175, 256, 300])
 @pytest.mark.parametrize("loss", [decoupled_softmax, symmetric, elsewhere])
 def test_both_libraries_give_the_same_gradients(num_labels, loss, monkeypatch):
     texts, labels, targets = sides(num_labels)
     assert texts.numel() * num_labels >= products._MIN_TERMS
     shapes = []
-    compiled = products._rows_with_rows()
+    compiled = products._by_one_dnn()
 
     def counted(left, right):
         shapes.append((*left.shape, len(right)))
@@ -54,3 +54,23 @@ def test_small_products_and_other_types_are_those_of_torch(monkeypatch):
     texts, labels, _ = sides(300)
     for some in ((texts[:8], labels[:8]), (texts.double(), labels.double())):
         assert torch.equal(products.PairProducts(*some).scores_BP, some[0] @ some[1].T)
+
+
+@pytest.mark.parametrize(
+    ("content", "is_one_dnn"),
+    [
+        ("processor\t: 0\nvendor_id\t: AuthenticAMD\n", True),
+        ("processor\t: 0\nvendor_id\t: GenuineIntel\n", False),
+        ("Features : neon\n", False),
+        (None, False),
+    ],
+)
+def test_one_dnn_multiplies_where_mkl_is_slow(content, is_one_dnn, monkeypatch, tmp_path):
+    monkeypatch.setattr(products, "_PROCESSORS", tmp_path / "cpuinfo")
+    monkeypatch.setattr(products, "_by_one_dnn", lambda: "oneDNN")
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    if content is not None:
+        (tmp_path / "cpuinfo").write_text(content)
+    assert products._rows_with_rows.__wrapped__() == ("oneDNN" if is_one_dnn else None)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
+    assert products._rows_with_rows.__wrapped__() is None

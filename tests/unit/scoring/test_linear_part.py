@@ -1,12 +1,15 @@
 """The linear part: scores of candidates, labels that it does not know, and its files."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from unidex import native
 from unidex.errors import ModelError
-from unidex.scoring.linear_part import NO_CLASSIFIER, LinearPart
+from unidex.scoring import linear_part
+from unidex.scoring.linear_part import NO_CLASSIFIER, LinearPart, unit_length
 from unidex.storage.small_numbers import save_numbers
 
 FEATURES, LABELS = 40, 15
@@ -85,3 +88,18 @@ def test_files_that_do_not_fit_each_other_are_refused(part, tmp_path, name, valu
     save_numbers(folder / name, values(kept[name]))
     with pytest.raises(ModelError, match=what):
         LinearPart.load(folder, FEATURES)
+
+
+def test_the_lengths_of_many_texts_take_little_more_memory_than_their_rows(monkeypatch):
+    values = np.random.default_rng(0).random((2000, 50)).astype(np.float32)
+    rows = sparse.csr_array(values)
+    rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
+    expected = unit_length(rows)
+    np.testing.assert_allclose(expected.toarray(), values / np.linalg.norm(values, axis=1, keepdims=True), rtol=1e-5)
+    monkeypatch.setattr(linear_part, "_ROWS_AT_ONCE", 100)
+    tracemalloc.start()
+    found = unit_length(rows)
+    _, highest = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.array_equal(found.data, expected.data)
+    assert highest < 2 * found.data.nbytes
