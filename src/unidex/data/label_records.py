@@ -13,6 +13,7 @@ from unidex.data.texts import Texts
 from unidex.errors import DataError, listed, quoted
 
 _logger = logging.getLogger(__name__)
+_MOST = 0.98  # Languages that have this share of the most names have as many.
 
 
 @dataclass
@@ -47,7 +48,7 @@ def labels_of(records: Sequence[LabelRecord], language: str = "") -> Labels:
     """The labels of records, in their order.
 
     The text of a label is its preferred text in the language asked for, else in the language that most labels have
-    (English of equals), else any other. All its other texts are further texts.
+    (texts without a language or English of about equals), else any other. All its other texts are further texts.
 
     >>> fish = LabelRecord("f", [Term("Fisch", "de", "preferred"), Term("fish", "en", "preferred")], broader=["a"])
     >>> labels = labels_of([fish, LabelRecord("a", [Term("animals", "en", "preferred")])])
@@ -63,7 +64,18 @@ def labels_of(records: Sequence[LabelRecord], language: str = "") -> Labels:
     if language and not any(is_language(tag, language) for tag in preferred):
         found = listed(quoted(tag) for tag in preferred if tag) or "none that is named"
         raise DataError(f"--language must be one that label texts have, but is {quoted(language)}; there is {found}")
-    order = sorted(preferred, key=lambda tag: (not is_language(tag, language), -preferred[tag], tag != "en", tag))
+    # A few labels more make no language the one of the set: a vocabulary may lack five names in one of three.
+    bar = _MOST * max(preferred.values(), default=0)
+    order = sorted(
+        preferred,
+        key=lambda tag: (
+            not (language and is_language(tag, language)),
+            preferred[tag] < bar,
+            tag not in ("", "en"),
+            -preferred[tag],
+            tag,
+        ),
+    )
     if len(order) > 1:
         message = "Label texts: %s; texts in other languages are further texts (--language chooses)."
         _logger.info(message, ", ".join(f"{tag or 'no language'} {preferred[tag]:,}" for tag in order))
