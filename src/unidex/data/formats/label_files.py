@@ -15,7 +15,7 @@ from unidex.data.dataset import Labels
 from unidex.data.formats.columns import label_columns, text_columns_of
 from unidex.data.formats.label_numbers import name_of
 from unidex.data.formats.skos import is_vocabulary, read_vocabulary
-from unidex.data.formats.table_files import Table, open_table, row_error
+from unidex.data.formats.table_files import Table, kind_of, open_table, row_error
 from unidex.data.formats.table_rows import distinct, pack, uid_cells
 from unidex.data.label_records import LabelRecord, labels_of
 from unidex.data.read_options import ReadOptions
@@ -45,6 +45,12 @@ def read_labels(file: Path, options: ReadOptions) -> Labels:
     """
     if is_vocabulary(file):
         return read_vocabulary(file, options.language)
+    if kind_of(file) is None:
+        raise DataError(
+            "labels must be a table (.csv, .tsv, .jsonl, .parquet, .xlsx) or a vocabulary (.ttl, .rdf, .nt, ...), "
+            "but the name of this file ends like neither; rename or convert it",
+            file=file,
+        )
     table = open_table(file)
     columns = _Columns.of(table, options, options.columns)
     if not columns.details:
