@@ -38,13 +38,14 @@ _IN_LANGUAGE = re.compile(
 )
 
 
-def read_labels(file: Path, options: ReadOptions) -> Labels:
+def read_labels(file: Path, options: ReadOptions, sample: Sequence[str] = ()) -> Labels:
     """The labels of a vocabulary, or of a table: a row is a label, and the uid (or else the text) is its name in texts.
 
-    A row with the uid of an earlier one gives that label another text.
+    A row with the uid of an earlier one gives that label another text. Where several languages fit, the ``sample`` of
+    train texts tells which one names the labels.
     """
     if is_vocabulary(file):
-        return read_vocabulary(file, options.language)
+        return read_vocabulary(file, options.language, sample)
     if kind_of(file) is None:
         raise DataError(
             "labels must be a table (.csv, .tsv, .jsonl, .parquet, .xlsx) or a vocabulary (.ttl, .rdf, .nt, ...), "
@@ -60,7 +61,7 @@ def read_labels(file: Path, options: ReadOptions) -> Labels:
     records = read_records(table, columns)
     if not records:
         raise DataError("a table of labels must have at least one row, but has none", file=table.file)
-    return labels_of(records, options.language)
+    return labels_of(records, options.language, sample)
 
 
 @dataclass(frozen=True)

@@ -204,6 +204,26 @@ def test_a_name_or_a_subject_beside_a_content_is_the_title(tmp_path, caplog, hea
     assert caplog.messages[0].endswith(f"; not read: {', '.join(sorted(unread.split(', ')))}")
 
 
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        ("Der Fisch und sein Teich\nEin Vogel im Baum", ["Fisch", "Vogel", "Teich"]),
+        ("The fish and its pond\nA bird in a tree", ["fish", "bird", "pond"]),
+        # One word is too little to know a language.
+        ("Fisch, o\nja", ["fish", "bird", "pond"]),
+        ("fish and bird: Fisch, Vogel, Teich\nx", ["fish", "bird", "pond"]),
+    ],
+)
+def test_labels_with_as_many_names_in_two_languages_are_named_in_that_of_the_texts(tmp_path, texts, names):
+    labels = save(tmp_path, "labels.csv", "uid,text_en,text_de\nf,fish,Fisch\nb,bird,Vogel\np,pond,Teich\n")
+    first, second = texts.split("\n")
+    file = save(tmp_path, "a.csv", f'text,labels\n"{first}",f\n"{second}",b\n')
+    data = table.read(file, ReadOptions(test_fraction=0, labels=labels))
+    assert list(data.labels.texts) == names
+    asked = ReadOptions(test_fraction=0, labels=labels, language="de")
+    assert list(table.read(file, asked).labels.texts) == ["Fisch", "Vogel", "Teich"]
+
+
 def test_the_subject_of_a_letter_is_not_taken_for_its_label(tmp_path):
     with pytest.raises(DataError, match="no column looks like the labels; the columns are 'body', 'queue', 'subject'"):
         table.read(save(tmp_path, "a.csv", "subject,body,queue\na,b,c\n"), NO_SPLIT)
