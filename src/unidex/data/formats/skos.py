@@ -51,7 +51,7 @@ def is_vocabulary(file: Path) -> bool:
 
 
 def read_vocabulary(file: Path, language: str = "", sample: Sequence[str] = ()) -> Labels:
-    """The concepts of a SKOS vocabulary as labels, named in the language given, or else in that of a sample of texts."""
+    """The concepts of a SKOS vocabulary as labels, named in the language given, else in that of a sample of texts."""
     records = vocabulary_records(file)
     try:
         return labels_of(records, language, sample)
