@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
-        raise AttributeError(f"module 'unidex' has no attribute {name!r}")
+        hint = "; unidex.Model.load(folder) reads a model" if name.startswith("load") else ""
+        raise AttributeError(f"module 'unidex' has no attribute {name!r}{hint}")
     found = getattr(import_module(_WHERE[name]), name)
     globals()[name] = found
     return found

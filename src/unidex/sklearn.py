@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.data.dataset import Dataset, Labels, Split, positives_of
+from unidex.data.given_texts import as_list, given_texts
 from unidex.data.texts import Texts
 from unidex.errors import DataError, MissingExtraError, quoted
 from unidex.topk import TopK
@@ -74,7 +75,7 @@ class UnidexClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Sequence[str], y: Any) -> Self:
         """Learn from texts and their labels: a list of labels per text, or a matrix of 0 and 1."""
-        texts = _texts(X)
+        texts = given_texts(X)
         self._form, classes, positives = _read_labels(y)
         if len(texts) != positives.shape[0]:
             raise DataError(
@@ -108,7 +109,7 @@ class UnidexClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_topk(self, X: Sequence[str], k: int = 5) -> tuple[list[list[Any]], list[list[float]]]:
         """Return the k best labels of each text, and their scores."""
         check_is_fitted(self, "model_")
-        found = self.model_.topk(_texts(X), k)
+        found = self.model_.topk(given_texts(X), k)
         pairs = [
             [(self.classes_[label], score) for label, score in zip(ids, scores, strict=True) if label >= 0]
             for ids, scores in zip(found.ids.tolist(), found.scores.tolist(), strict=True)
@@ -120,7 +121,7 @@ class UnidexClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         _, classes, positives = _read_labels(y)
         place = {label: column for column, label in enumerate(classes)}
-        best = self.model_.topk(_texts(X), 1).ids[:, 0].tolist()
+        best = self.model_.topk(given_texts(X), 1).ids[:, 0].tolist()
         if len(best) != positives.shape[0]:
             raise DataError(f"there must be one row of labels per text, but there are {len(best)} texts")
         truth = [set(row.tolist()) for row in np.split(positives.indices, positives.indptr[1:-1])]
@@ -133,14 +134,14 @@ class UnidexClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The k best labels, without those below the minimum probability."""
         check_is_fitted(self, "model_")
         if self.min_probability is None:
-            return self.model_.topk(_texts(X), k)
+            return self.model_.topk(given_texts(X), k)
         found, probabilities = self._with_probabilities(X, k)
         is_likely = probabilities >= self.model_.min_probability(self.min_probability)
         return TopK.rank(found.ids, np.where(is_likely, found.scores, -np.inf))
 
     def _with_probabilities(self, X: Sequence[str], k: int) -> tuple[TopK, NDArray[np.float32]]:
         self.model_.min_probability(0.0)  # a model without probabilities is refused before anything is predicted
-        found = self.model_.predict(_texts(X), k)
+        found = self.model_.predict(given_texts(X), k)
         assert found.probabilities is not None
         return found.topk, found.probabilities
 
@@ -151,29 +152,6 @@ class UnidexClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shape = (len(found), len(self.classes_))
         matrix = sparse.csr_array((values[there], (rows, found.ids[there])), shape=shape)
         return matrix if self._form == "sparse" else matrix.toarray()
-
-
-def _texts(X: Any) -> list[str]:
-    """Texts as a list; anything else is refused."""
-    if isinstance(X, str | bytes):
-        raise DataError("texts must be a list of texts, but are one text; write [text]")
-    shape = getattr(X, "shape", None)
-    if shape is not None and len(shape) != 1:
-        raise DataError(f"texts must be a list or one column, but have the shape {tuple(shape)}; choose a column")
-    texts = _as_list(X)
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise DataError(f"texts must be strings, but text {number} is {quoted(text)}")
-    return texts
-
-
-def _as_list(values: Any) -> list[Any]:
-    for name in ("tolist", "to_list"):
-        if hasattr(values, name):
-            return list(getattr(values, name)())
-    if not isinstance(values, Iterable):
-        raise DataError(f"there must be a list, but there is {quoted(values)}")
-    return list(values)
 
 
 def _read_labels(y: Any) -> tuple[str, list[Any], sparse.csr_array]:
@@ -191,7 +169,7 @@ def _read_labels(y: Any) -> tuple[str, list[Any], sparse.csr_array]:
     if isinstance(y, str | bytes) or y is None:
         raise DataError(f"labels must be a list of labels per text, but are {quoted(y)}")
     rows = []
-    for number, row in enumerate(_as_list(y)):
+    for number, row in enumerate(as_list(y)):
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
             raise DataError(
                 f"the labels of a text must be a list, but those of text {number} are {quoted(row)}; write [label]"

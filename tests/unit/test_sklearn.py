@@ -89,7 +89,7 @@ def test_columns_of_a_frame_are_the_labels():
 @pytest.mark.parametrize(
     ("texts", "labels", "message"),
     [
-        ("a text", [["x"]], r"texts must be a list of texts, but are one text; write \[text\]"),
+        ("a text", [["x"]], r"texts must be a list of texts, but is one text; write \[text\]"),
         (["a", 3], [["x"], ["y"]], "texts must be strings, but text 1 is 3"),
         (np.array([["a"], ["b"]]), [["x"], ["y"]], r"but have the shape \(2, 1\); choose a column"),
         (["a", "b"], ["x", "y"], r"must be a list, but those of text 0 are 'x'; write \[label\]"),
@@ -109,7 +109,7 @@ def test_what_could_be_misread_is_refused(texts, labels, message):
 
 
 def test_predict_refuses_one_text_and_an_unfitted_classifier(by_lists):
-    with pytest.raises(DataError, match="are one text"):
+    with pytest.raises(DataError, match="is one text"):
         by_lists.predict("one text")
     for method in ("predict", "predict_proba", "predict_topk"):
         with pytest.raises(NotFittedError):

@@ -19,7 +19,7 @@ from unidex.cli.shared_options import (
     reads_texts,
 )
 from unidex.data.read_options import ReadOptions
-from unidex.errors import DataError
+from unidex.errors import DataError, quoted
 
 
 @reads_texts
@@ -105,6 +105,7 @@ def predict(
     from unidex.verbs.predict_table import predict_table
 
     names = files or ["-"]
+    _check_no_text(names)
     if long and out is None:
         raise DataError("--long is about the table of --out, but there is no --out; add it, or leave --long out")
     if engine is not None:
@@ -144,3 +145,17 @@ def predict(
                 code = f"{label['notation']}  " if "notation" in label else ""
                 uri = f"  <{label['uid']}>" if "://" in label["uid"] else ""
                 print_text(f"  {label['score']:7.4f}{likely}  {code}{label['text'] or label['uid']}{uri}")
+
+
+def _check_no_text(names: list[str]) -> None:
+    """Refuse a text where a file is meant, before the model is read."""
+    for name in names:
+        try:
+            is_text = " " in name.strip() and not Path(name).exists()
+        except OSError:  # too long for the name of a file
+            is_text = True
+        if is_text:
+            raise DataError(
+                f"FILE must be a file, but there is none called {quoted(name)}; "
+                "a text itself goes through standard input: echo TEXT | unidex predict MODEL"
+            )

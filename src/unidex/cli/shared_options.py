@@ -94,7 +94,7 @@ _READING = {
         ),
         (
             *("language", str, ReadOptions().language, "TAG"),
-            "Language of label texts, such as de, if labels have several; default: the one that most labels have.",
+            "Language of label texts, such as de; default: the one that most labels have, of equals that of the texts.",
         ),
         ("strict", bool, False, None, "Refuse labels of texts that --labels lacks; default: leave them out."),
         (

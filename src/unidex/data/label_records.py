@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,10 @@ from unidex.data.texts import Texts
 from unidex.errors import DataError, listed, quoted
 
 _logger = logging.getLogger(__name__)
+_MOST = 0.98  # Languages that have this share of the most names have as many.
+_NAMES = 5000  # labels whose names are looked up in train texts
+_CLEARLY = 1.5  # times the words of the first language that texts must have of another one
+_WORD = re.compile(r"\w+")
 
 
 @dataclass
@@ -43,11 +48,12 @@ class LabelRecord:
         self.terms.extend(synonyms)
 
 
-def labels_of(records: Sequence[LabelRecord], language: str = "") -> Labels:
+def labels_of(records: Sequence[LabelRecord], language: str = "", sample: Sequence[str] = ()) -> Labels:
     """The labels of records, in their order.
 
-    The text of a label is its preferred text in the language asked for, else in the language that most labels have
-    (English of equals), else any other. All its other texts are further texts.
+    The text of a label is its preferred text in the language asked for, else in the language that most labels have,
+    else any other. Of about equals, texts without a language go first, then the language whose names are in the
+    ``sample`` of train texts, then English. All other texts of a label are further texts.
 
     >>> fish = LabelRecord("f", [Term("Fisch", "de", "preferred"), Term("fish", "en", "preferred")], broader=["a"])
     >>> labels = labels_of([fish, LabelRecord("a", [Term("animals", "en", "preferred")])])
@@ -63,11 +69,24 @@ def labels_of(records: Sequence[LabelRecord], language: str = "") -> Labels:
     if language and not any(is_language(tag, language) for tag in preferred):
         found = listed(quoted(tag) for tag in preferred if tag) or "none that is named"
         raise DataError(f"--language must be one that label texts have, but is {quoted(language)}; there is {found}")
-    order = sorted(preferred, key=lambda tag: (not is_language(tag, language), -preferred[tag], tag != "en", tag))
+    # A few labels more make no language the one of the set: a vocabulary may lack five names in one of three.
+    bar = _MOST * max(preferred.values(), default=0)
+    order = sorted(
+        preferred,
+        key=lambda tag: (
+            not (language and is_language(tag, language)),
+            preferred[tag] < bar,
+            tag not in ("", "en"),
+            -preferred[tag],
+            tag,
+        ),
+    )
+    if not language and order and order[0]:
+        order = _by_sample(order, [tag for tag in order if preferred[tag] >= bar], records, sample)
+    rank = {tag: place for place, tag in enumerate(order)}
     if len(order) > 1:
         message = "Label texts: %s; texts in other languages are further texts (--language chooses)."
         _logger.info(message, ", ".join(f"{tag or 'no language'} {preferred[tag]:,}" for tag in order))
-    rank = {tag: place for place, tag in enumerate(order)}
     known = {record.uid for record in records}
     texts: list[str] = []
     concepts: dict[int, Concept] = {}
@@ -85,6 +104,24 @@ def labels_of(records: Sequence[LabelRecord], language: str = "") -> Labels:
         if concept != NOTHING:
             concepts[label] = concept
     return Labels(Texts.of(texts), Texts.of_uids([record.uid for record in records]), concepts)
+
+
+def _by_sample(order: list[str], equals: list[str], records: Sequence[LabelRecord], sample: Sequence[str]) -> list[str]:
+    """The languages, that of the texts first: the one of the equals with by far the most words of its own in them."""
+    if len(equals) < 2 or not sample:
+        return order
+    words: dict[str, set[str]] = {tag: set() for tag in equals}
+    for record in records[:: max(1, len(records) // _NAMES)]:
+        for term in record.terms:
+            if term.kind == "preferred" and term.language in words:
+                words[term.language].update(_WORD.findall(term.text.lower()))
+    languages = Counter(word for known in words.values() for word in known)
+    in_texts = {word for text in sample for word in _WORD.findall(text.lower()) if languages[word] == 1}
+    found = {tag: len(known & in_texts) for tag, known in words.items()}
+    best = max(equals, key=lambda tag: found[tag])
+    if found[best] <= _CLEARLY * max(found[order[0]], 1):
+        return order
+    return [best, *(tag for tag in order if tag != best)]
 
 
 def _ordered(record: LabelRecord, rank: dict[str, int]) -> tuple[Term, list[Term]]:

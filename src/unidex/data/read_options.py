@@ -37,7 +37,7 @@ class ReadOptions:
     separator: str | None = None  # what separates labels in one cell, or None to guess
     test: Path | None = None  # a table of test texts beside the one given
     labels: Path | None = None  # a table or vocabulary of labels beside the one given
-    language: str = ""  # language of label texts, where there are several; "" for the one that most labels have
+    language: str = ""  # language of label texts, where there are several; "": of most labels, then of the texts
     strict: bool = False  # refuse labels of texts that ``labels`` does not have, instead of leaving them out
     test_fraction: float = 0.2  # share of rows that become test where no test file is given
     whole: bool = False  # no such share: the rows are all to be judged

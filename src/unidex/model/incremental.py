@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.data.dataset import canonical, positives_of
+from unidex.data.given_texts import given_texts
 from unidex.errors import DataError, listed
 from unidex.index.exact import search_exact
 from unidex.model.model import Model
@@ -44,6 +45,7 @@ def teach(model: Model, texts: Sequence[str], positives: sparse.csr_array) -> di
     The labels' vectors rotate (`unidex.model.rotation`), their frequencies rise, and a model with a kNN part adds the
     texts to it: a text that is there already gets the labels it did not have.
     """
+    texts = given_texts(texts)
     labels = _checked_labels(model, texts, positives)
     texts, positives = _distinct(texts, positives)
     vectors_NJ = _encode(model, texts, "encoding")
@@ -72,8 +74,6 @@ def teach(model: Model, texts: Sequence[str], positives: sparse.csr_array) -> di
 
 def _checked_labels(model: Model, texts: Sequence[str], positives: sparse.csr_array) -> NDArray[np.int64]:
     """The labels to fine-tune, in ascending order."""
-    if isinstance(texts, str):
-        raise DataError("texts must be a list of texts, but is one text; write [text]")
     if positives.shape != (len(texts), len(model.labels)):
         raise DataError(
             f"positives must be {len(texts)} texts x {len(model.labels)} labels, but are "

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from unidex import progress
 from unidex.config import Config
+from unidex.data.given_texts import given_texts
 from unidex.data.read_options import TableForm
 from unidex.data.text_hashes import TextHashes
 from unidex.errors import DataError, ModelError, UnidexError
@@ -214,6 +215,7 @@ class Model(ModelMethods, ModelChanges):
         """The k best labels of each text: ids and scores alone, for metrics; ``predict`` gives names."""
         if k < 1:
             raise DataError(f"k must be at least 1, but is {k}")
+        texts = given_texts(texts)
         allowed, forbidden = self.choose_labels(allowed, forbidden)
         mode = mode or self.config.predict.mode
         blocks = [

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.data.concepts import NOTHING, Concept, concept_of, joined_text
+from unidex.data.given_texts import given_texts
 from unidex.errors import DataError
 from unidex.model.journal import Change, check_change, check_label, check_uids, parse_change
 from unidex.model.new_labels import initial_classifiers
@@ -28,6 +29,7 @@ class ModelChanges:
             positives: texts x labels, with one column per label of the model.
         """
         check_verb("remember", self)
+        texts = given_texts(texts)
         knn, layout = self.scorer.knn, self.scorer.layout
         assert knn is not None
         if positives.shape != (len(texts), len(self.labels)):

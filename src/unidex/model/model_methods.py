@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unidex.data.concepts import language_tag
+from unidex.data.given_texts import given_texts
 from unidex.errors import ModelError
 from unidex.features.known_words import KnownWords, Shares
 from unidex.model.label_rules import hidden_by_rules, ids_of_rules, matching_labels
@@ -48,7 +49,7 @@ class ModelMethods:
         """Predict the k best labels of each text.
 
         Args:
-            texts: the texts.
+            texts: the texts: a list, a column of a data frame, an array or a generator.
             k: labels per text; a text has fewer if the model has fewer.
             mode: heads that count, "both", "dual" or "classifier"; default: the mode of the model.
             allowed: the only labels that may be predicted: ids, uids or rules such as "group=Descriptor".
@@ -56,6 +57,7 @@ class ModelMethods:
             most_specific: drop a label if a narrower one is predicted too; default: as the model's rules say.
             language: language of the label texts, such as "de"; a label without such a text has its own.
         """
+        texts = given_texts(texts)
         topk = self.topk(texts, k, mode=mode, allowed=allowed, forbidden=forbidden)
         if self.config.predict.most_specific if most_specific is None else most_specific:
             topk = _without_broader(topk, self.labels)

@@ -220,4 +220,5 @@ class BlockPredictor:
             logger.warning("%s %s blank, and without labels in the result.", f"{self._num_blank:,}", what)
         if self._num_unknown:
             what = "text has" if self._num_unknown == 1 else "texts have"
-            logger.warning("%s %s no known words: the labels are guesses.", f"{self._num_unknown:,}", what)
+            message = "%s %s no known words (known from a label or several train texts): the labels may be guesses."
+            logger.warning(message, f"{self._num_unknown:,}", what)

@@ -241,6 +241,8 @@ def test_pairs_are_read_from_tables_as_in_training(model, tmp_path, verb):
         (["new.csv", "--format", "pdf"], "--format must be one of csv, tsv, jsonl, parquet, xlsx, text, but is 'pdf'"),
         (["lines.txt", "--column", "text=note"], "--column has no part in reading a file of one text per line"),
         (["nowhere.csv"], "nowhere.csv: the file must exist, but does not"),
+        (["a cough"], "there is none called 'a cough'; a text itself goes through standard input: echo TEXT |"),
+        (["a cough " * 99], "there is none called 'a cough a cough a cough a cough a cough ...'; a text itself goes"),
         (["old.xls"], "old.xls: texts must be in a table or in plain text, but this is neither; save it as .xlsx"),
         (["--document", "a.pdf"], "a.pdf: texts must be in a table or in plain text, but this is neither; save it as"),
     ],

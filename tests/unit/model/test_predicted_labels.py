@@ -53,6 +53,41 @@ def test_predictions_print_well(model):
     assert "qwertz &lt;xyz&gt;  (no known words)" in html
 
 
+def test_texts_may_be_a_column_or_a_generator_and_keep_their_places(model):
+    expected = model.predict(TEXTS[:3], k=2)
+    # The rows of a data frame that was sorted: column[0] is its last text.
+    sorted_column = pandas.Series(TEXTS[:3], index=[2, 1, 0])
+    filtered_column = pandas.Series(TEXTS[:3], index=[7, 8, 9])
+    for given in (sorted_column, filtered_column, polars.Series(TEXTS[:3]), np.array(TEXTS[:3]), iter(TEXTS[:3])):
+        found = model.predict(given, k=2)
+        assert (repr(found), found.labels) == (repr(expected), expected.labels)
+        assert list(found.to_pandas()["row"]) == list(expected.to_pandas()["row"])
+    np.testing.assert_array_equal(model.topk(filtered_column, 2).ids, expected.ids)
+
+
+def test_a_name_that_is_not_there_points_to_the_one_that_is():
+    with pytest.raises(AttributeError, match=r"no attribute 'load'; unidex.Model.load\(folder\) reads a model"):
+        unidex.load  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'fit'$"):
+        unidex.fit  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("texts", "match"),
+    [
+        ("a text", "texts must be a list of texts, but is one text"),
+        (["a", None], "texts must be strings, but text 1 is None"),
+        (pandas.Series(["a", float("nan")]), "texts must be strings, but text 1 is nan"),
+        (pandas.DataFrame({"a": ["b"], "c": ["d"]}), r"have the shape \(1, 2\); choose a column"),
+        (None, "there must be a list, but there is None"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(model, texts, match):
+    for verb in (model.predict, model.topk):
+        with pytest.raises(DataError, match=match):
+            verb(texts)
+
+
 def test_predictions_become_frames(model):
     found = model.predict(TEXTS[:3], k=2)
     table = found.to_pandas()

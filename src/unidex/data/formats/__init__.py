@@ -11,6 +11,7 @@ from typing import Any
 
 from unidex.data.concept_file import read_concepts, write_concepts
 from unidex.data.dataset import Dataset, Propensity
+from unidex.data.formats.skos import is_vocabulary
 from unidex.data.formats.table_frame import is_frame
 from unidex.data.read_options import ReadOptions
 from unidex.errors import DataError, listed, quoted
@@ -70,6 +71,10 @@ def detect(path: Path) -> str:
     for name, where in _READERS.items():
         if _format(where).detects(path):
             return name
+    if path.is_file() and is_vocabulary(path):
+        raise DataError(
+            "DATA must be texts with labels, but this is a vocabulary of labels; give it as --labels", file=path
+        )
     inside = listed(entry.name for entry in path.iterdir()) if path.is_dir() else ""
     what = f"holds {inside or 'nothing'}" if path.is_dir() else "is of no known kind"
     raise DataError(

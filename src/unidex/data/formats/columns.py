@@ -24,6 +24,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _LABEL_UIDS = ("uid", "uri", "id", "label", "code", "key")
 _LABEL_TEXTS = ("text", "name", "label", "labels")
 _TEXT_ROLES = ("text", "title", "content")
+# A title that no column is called: what stands beside a content of any name, or, as in letters, beside a body alone.
+_TITLES_BESIDE: dict[str, tuple[str, ...]] = {"": ("name",), "body": ("subject", "name")}
 _HOW = "name them: --column text=NAME --column labels=NAME"
 
 
@@ -51,6 +53,8 @@ def text_columns(
 
     >>> text_columns(["ID", "Title", "Abstract", "tags"], {}, "title+content", Path("x.csv"))
     {'title': 'Title', 'content': 'Abstract', 'labels': 'tags', 'uid': 'ID'}
+    >>> text_columns(["name", "description", "category"], {}, "title+content", Path("products.csv"))
+    {'title': 'name', 'content': 'description', 'labels': 'category'}
     >>> text_columns(["text", "codes"], {"labels": "codes"}, "title+content", Path("x.csv"))
     {'text': 'text', 'labels': 'codes'}
     """
@@ -141,6 +145,9 @@ def _text_of(
     text = _find("text", names, given, plain[:1], taken)
     title = _find("title", names, given, _NAMES["title"], taken)
     content = _find("content", names, given, _NAMES["content"], taken)
+    if title is None and content is not None and "title" not in given:
+        beside = _TITLES_BESIDE.get(_plain(content), _TITLES_BESIDE[""])
+        title = _find("title", names, given, beside, {**taken, "content": content})
     # A column called "text" is the text, unless the user speaks of titles and contents.
     if text is not None and not given.get("title") and not given.get("content") and fields == "title+content":
         return {"text": text}

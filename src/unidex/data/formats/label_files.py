@@ -15,7 +15,7 @@ from unidex.data.dataset import Labels
 from unidex.data.formats.columns import label_columns, text_columns_of
 from unidex.data.formats.label_numbers import name_of
 from unidex.data.formats.skos import is_vocabulary, read_vocabulary
-from unidex.data.formats.table_files import Table, open_table, row_error
+from unidex.data.formats.table_files import Table, kind_of, open_table, row_error
 from unidex.data.formats.table_rows import distinct, pack, uid_cells
 from unidex.data.label_records import LabelRecord, labels_of
 from unidex.data.read_options import ReadOptions
@@ -39,13 +39,20 @@ _IN_LANGUAGE = re.compile(
 )
 
 
-def read_labels(file: Path, options: ReadOptions) -> Labels:
+def read_labels(file: Path, options: ReadOptions, sample: Sequence[str] = ()) -> Labels:
     """The labels of a vocabulary, or of a table: a row is a label, and the uid (or else the text) is its name in texts.
 
-    A row with the uid of an earlier one gives that label another text.
+    A row with the uid of an earlier one gives that label another text. Where several languages fit, the ``sample`` of
+    train texts tells which one names the labels.
     """
     if is_vocabulary(file):
-        return read_vocabulary(file, options.language)
+        return read_vocabulary(file, options.language, sample)
+    if kind_of(file) is None:
+        raise DataError(
+            "labels must be a table (.csv, .tsv, .jsonl, .parquet, .xlsx) or a vocabulary (.ttl, .rdf, .nt, ...), "
+            "but the name of this file ends like neither; rename or convert it",
+            file=file,
+        )
     table = open_table(file)
     columns = _Columns.of(table, options, options.columns)
     if not columns.details:
@@ -55,7 +62,7 @@ def read_labels(file: Path, options: ReadOptions) -> Labels:
     records = read_records(table, columns)
     if not records:
         raise DataError("a table of labels must have at least one row, but has none", file=table.file)
-    return labels_of(records, options.language)
+    return labels_of(records, options.language, sample)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import numpy as np
 
 from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.data.files import read_filter_pairs
-from unidex.data.formats.cells import Cell
+from unidex.data.formats.cells import Cell, first_cells
 from unidex.data.formats.label_files import read_labels
 from unidex.data.formats.label_numbers import Numbering
 from unidex.data.formats.table_files import Table
-from unidex.data.formats.table_rows import Rows
+from unidex.data.formats.table_rows import Rows, string_cells
 from unidex.data.read_options import ReadOptions, TableForm
 from unidex.data.text_hashes import TextHashes
 from unidex.errors import DataError, quoted
@@ -46,7 +46,7 @@ class Sources:
 
 def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadOptions) -> Dataset:
     """Read all tables of a data set."""
-    known = None if sources.labels is None else read_labels(sources.labels, options)
+    known = None if sources.labels is None else read_labels(sources.labels, options, _first_texts(sources.train))
     numbering = Numbering(known, strict=options.strict)
     train_rows = Rows(sources.train.table, sources.train.columns, cell, numbering)
     if len(train_rows) == 0:
@@ -87,6 +87,12 @@ def assemble(name: str, path: Path, sources: Sources, cell: Cell, options: ReadO
         kept, held_out = np.sort(np.concatenate([kept, held_out[repeated]])), held_out[~repeated]
     held = train.take(held_out)
     return Dataset(name, labels, train.take(kept), held, table=form, unknown_labels=unknown)
+
+
+def _first_texts(source: Source) -> list[str]:
+    """The first texts of a table, or their titles."""
+    column = source.columns.get("text") or source.columns["title"]
+    return first_cells(string_cells(source.table, column))
 
 
 def _report_unknown(unknown: Counter[str], num_known: int, sources: Sources) -> None:

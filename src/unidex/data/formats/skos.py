@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,11 @@ def is_vocabulary(file: Path) -> bool:
     return _suffix(file) in _FORMATS
 
 
-def read_vocabulary(file: Path, language: str = "") -> Labels:
-    """The concepts of a SKOS vocabulary as labels; their texts are in the language, if one is given."""
+def read_vocabulary(file: Path, language: str = "", sample: Sequence[str] = ()) -> Labels:
+    """The concepts of a SKOS vocabulary as labels, named in the language given, else in that of a sample of texts."""
     records = vocabulary_records(file)
     try:
-        return labels_of(records, language)
+        return labels_of(records, language, sample)
     except DataError as error:
         raise DataError(str(error), file=file) from None
 

@@ -111,7 +111,13 @@ def find_columns(table: Table, options: ReadOptions, *, labelled: bool = True) -
     trained = {} if options.trained is None else options.trained.columns
     given = columns_of_training(table.names, options.columns, trained)
     columns = text_columns(table.names, given, options.text, table.file, labelled=labelled)
-    _logger.info("%s: columns are %s", table.file, ", ".join(f"{role}={name}" for role, name in columns.items()))
+    unread = [name for name in table.names if name not in columns.values()]
+    _logger.info(
+        "%s: columns are %s%s",
+        table.file,
+        ", ".join(f"{role}={name}" for role, name in columns.items()),
+        f"; not read: {listed(unread)}" if unread else "",
+    )
     if absent := missing_columns(table.names, options.columns, trained):
         message = "%s: the model was trained on the column %s too, but this table has none; the texts are shorter"
         _logger.warning(message, table.file, listed(map(quoted, absent)))

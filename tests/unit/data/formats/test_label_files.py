@@ -80,6 +80,21 @@ def test_the_language_asked_for_goes_before_the_most_frequent_one(tmp_path):
     assert list(read_labels(file, ReadOptions(language="en")).texts) == ["Fisch", "bird"]
 
 
+def test_a_few_names_more_make_no_language_the_one_of_the_labels(tmp_path):
+    rows = [f"{number},fisk {number},fish {number},\n" for number in range(99)]
+    almost = save(tmp_path, "a.csv", "".join(["uid,text_sv,text_en,text_fi\n", *rows, "x,bara svenska,,\n"]))
+    assert list(read_labels(almost, ANY).texts)[-2:] == ["fish 98", "bara svenska"]
+    many = save(
+        tmp_path, "b.csv", "".join(["uid,text_sv,text_en,text_fi\n", *rows, *(f"x{n},b,,\n" for n in range(5))])
+    )
+    assert read_labels(many, ANY).texts[0] == "fisk 0"
+    # One name without a language does not make names without a language the first ones.
+    mixed = '{"uid": "a", "texts": [{"text": "bird"}, {"text": "Vogel", "language": "de", "kind": "preferred"}]}\n'
+    german = '{"uid": "%d", "texts": [{"text": "Fisch", "language": "de", "kind": "preferred"}]}\n'
+    names = mixed.replace('"bird"', '"bird", "kind": "preferred"') + "".join(german % n for n in range(9))
+    assert read_labels(save(tmp_path, "c.jsonl", names), ANY).texts[0] == "Vogel"
+
+
 def test_notation_relations_and_groups(tmp_path):
     content = "uid,text,notation,broader,related,groups\nf,fish,F1,a,b|zz,fauna;water\na,animals,,,,\nb,bird,,a,,\n"
     labels = read_labels(save(tmp_path, "a.csv", content), ANY)

@@ -188,3 +188,13 @@ def test_a_damaged_file_of_concepts_is_an_error_with_its_name(texts, tmp_path):
         file.write_text(damaged)
         with pytest.raises(DataError, match=rf"concepts.jsonl.*{match}"):
             read(Path(tmp_path / "data"))
+
+
+def test_a_vocabulary_is_neither_data_nor_of_any_other_ending(tmp_path):
+    (tmp_path / "stw.ttl").write_text("@prefix a: <b> .\n", encoding="utf-8")
+    with pytest.raises(
+        DataError, match=r"stw.ttl: DATA must be texts with labels, but this is a vocabulary .*--labels"
+    ):
+        read(tmp_path / "stw.ttl")
+    with pytest.raises(DataError, match=r"stw.tt: labels must be a table \(.csv, .*\) or a vocabulary \(.ttl, .rdf"):
+        read_labels(tmp_path / "stw.tt", ReadOptions())

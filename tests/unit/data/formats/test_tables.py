@@ -185,6 +185,50 @@ def test_columns_are_found_by_name_or_as_given(tmp_path):
     assert (list(said.train.texts), list(said.labels.texts)) == (["Q", "Q2"], ["x"])
 
 
+@pytest.mark.parametrize(
+    ("header", "texts", "labels"),
+    [
+        ("id,name,description,price,category", "b c", "e"),
+        ("id,subject,body,price,tags", "b c", "e"),
+        # Beside an abstract, a subject is a label.
+        ("id,name,abstract,price,subject", "b c", "e"),
+        ("id,price,abstract,note,subject", "c", "e"),
+        ("id,title,description,name,category", "b c", "e"),
+    ],
+)
+def test_a_name_or_a_subject_beside_a_content_is_the_title(tmp_path, caplog, header, texts, labels):
+    caplog.set_level("INFO")
+    data = table.read(save(tmp_path, "a.csv", f"{header}\na,b,c,d,e\n"), NO_SPLIT)
+    assert (list(data.train.texts), list(data.labels.texts)) == ([texts], [labels])
+    unread = "price, note" if "note" in header else "name" if "title" in header else "price"
+    assert caplog.messages[0].endswith(f"; not read: {', '.join(sorted(unread.split(', ')))}")
+
+
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        ("Der Fisch und sein Teich\nEin Vogel im Baum", ["Fisch", "Vogel", "Teich"]),
+        ("The fish and its pond\nA bird in a tree", ["fish", "bird", "pond"]),
+        # One word is too little to know a language.
+        ("Fisch, o\nja", ["fish", "bird", "pond"]),
+        ("fish and bird: Fisch, Vogel, Teich\nx", ["fish", "bird", "pond"]),
+    ],
+)
+def test_labels_with_as_many_names_in_two_languages_are_named_in_that_of_the_texts(tmp_path, texts, names):
+    labels = save(tmp_path, "labels.csv", "uid,text_en,text_de\nf,fish,Fisch\nb,bird,Vogel\np,pond,Teich\n")
+    first, second = texts.split("\n")
+    file = save(tmp_path, "a.csv", f'text,labels\n"{first}",f\n"{second}",b\n')
+    data = table.read(file, ReadOptions(test_fraction=0, labels=labels))
+    assert list(data.labels.texts) == names
+    asked = ReadOptions(test_fraction=0, labels=labels, language="de")
+    assert list(table.read(file, asked).labels.texts) == ["Fisch", "Vogel", "Teich"]
+
+
+def test_the_subject_of_a_letter_is_not_taken_for_its_label(tmp_path):
+    with pytest.raises(DataError, match="no column looks like the labels; the columns are 'body', 'queue', 'subject'"):
+        table.read(save(tmp_path, "a.csv", "subject,body,queue\na,b,c\n"), NO_SPLIT)
+
+
 def test_uids_are_kept_and_may_be_left_out(tmp_path):
     file = save(tmp_path, "a.csv", "id,text,labels\n007,a,x\n007b,b,x\n")
     assert list(table.read(file, NO_SPLIT).train.uids) == ["007", "007b"]
