@@ -160,8 +160,11 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
     dim = (config.heads.dim if config.heads.projection else config.encoder.dim) * heads
     labels = sizes.num_labels / processes * speed.encode_label
 
+    def score_all(num_texts: float) -> float:
+        return num_texts * sizes.num_labels * dim * speed.product / processes
+
     def search(num_texts: float) -> float:
-        return labels + num_texts * sizes.num_labels * dim * speed.product / processes
+        return labels + score_all(num_texts)
 
     num_trained = sizes.num_texts - num_held_out
     epochs = expected_epochs(config)
@@ -185,8 +188,9 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
         found[FIT] = search(num_held_out) + knn + rank + simulated * epoch(config, num_trained)
     linear = 0.0
     if config.predict.linear and config.predict.rank == "learned" and processes == 1 and num_held_out >= MIN_TREES:
-        # Once for held-out texts, and again for the model: most sets keep them.
-        linear = _linear(sizes) * speed.factor
+        # Once for held-out texts, and again for the model.
+        fit, num_searched = _linear(sizes)
+        linear = fit * speed.factor + score_all(num_searched)
         found[FIT] += linear
     if train.decay_epochs:
         found[FINISH] = train.decay_epochs * epoch(config, sizes.num_texts)
@@ -199,13 +203,13 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
     return {name: round(value, 4 if value < 10 else 0) for name, value in found.items() if math.isfinite(value)}
 
 
-def _linear(sizes: Sizes) -> float:
-    """Seconds of a fit of linear classifiers on the reference machine; 0 where there are none."""
+def _linear(sizes: Sizes) -> tuple[float, int]:
+    """Seconds of a fit of linear classifiers on the reference machine, and texts searched for negatives; 0 without."""
     num_entries = int(sizes.num_texts * sizes.text_entries)
     if num_entries > MAX_LINEAR or not num_entries:
-        return 0.0
+        return 0.0, 0
     places, num_searched, random_per_text = num_negatives(
         sizes.num_texts, sizes.num_labels, sizes.num_pairs, num_entries
     )
     num_examples = sizes.num_pairs * (1 + random_per_text) + num_searched * places
-    return num_examples * (LINEAR_EXAMPLE + LINEAR_ENTRY * sizes.text_entries)
+    return num_examples * (LINEAR_EXAMPLE + LINEAR_ENTRY * sizes.text_entries), num_searched
