@@ -45,7 +45,7 @@ from unidex.training.stage_networks import StageNetworks
 from unidex.training.timetable import FINISH, FIT, INDEX, TRAIN, TRIAL, stage_phase
 from unidex.training.transfer import summarise_stages
 from unidex.training.tree_setup import learns_labels
-from unidex.training.trials import PLAIN, TRIALS, plan_trials
+from unidex.training.trials import PLAIN, TRIALS, log_decisions, plan_trials
 from unidex.training.unseen_labels import settle_unseen
 from unidex.training.validation import Choice, Validation
 
@@ -260,10 +260,7 @@ class Run:
             del trainer
             give_back_memory()
         assert best is not None
-        for name in values.keys() - {PLAIN}:
-            decision = "with" if values[name] > values[PLAIN] else "without"
-            found = (decision, TRIALS[name], values[name], values[PLAIN])
-            logger.info("The model trains %s %s: held-out texts score %.2f with them, %.2f without.", *found)
+        log_decisions(values)
         if resting is not None:
             best.trainer.restore(resting)
         return best

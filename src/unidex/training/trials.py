@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from unidex.augment.agreement import agreement
@@ -80,3 +81,11 @@ def _may_points_pay(dataset: Dataset, config: Config, seed: int) -> bool:
         100 * found.precision,
     )
     return False
+
+
+def log_decisions(values: Mapping[str, float]) -> None:
+    """Tell which trials the model is trained with, by the scores of held-out texts."""
+    for name in values.keys() - {PLAIN}:
+        decision = "with" if values[name] > values[PLAIN] else "without"
+        found = (decision, TRIALS[name], values[name], values[PLAIN])
+        logger.info("The model trains %s %s: held-out texts score %.2f with them, %.2f without.", *found)
