@@ -1,7 +1,14 @@
-"""Tables and the picture of `peers.py`, from rows that are already measured; nothing is run here."""
+"""Tables and the picture of `peers.py`, from rows that are already measured; nothing is run here.
+
+Run: python benchmarks/peers_report.py TABLES.md --picture FILE.svg
+draws the picture of tables that were printed before, such as docs/results/quality.md.
+"""
 
 from __future__ import annotations
 
+import argparse
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -121,6 +128,26 @@ def table(task: Task, rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_HEAD = re.compile(r"\*\*(.+), (.+)\*\*: ([\d,]+) train texts, ([\d,]+) labels, ([\d,]+) test texts")
+
+
+def read_tables(text: str) -> list[tuple[Task, list[Row]]]:
+    """The tasks and rows of tables as `table` prints them; a cell that is empty is not a number."""
+    found: list[tuple[Task, list[Row]]] = []
+    for line in text.splitlines():
+        head = _HEAD.match(line)
+        if head:
+            num_train, num_labels, num_test = (int(number.replace(",", "")) for number in head.groups()[2:])
+            found.append((Task(head[1], head[2], num_train, num_test, num_labels), []))
+        cells = [cell.strip(" *") for cell in line.strip("|").split("|")]
+        if not found or len(cells) != 7 + len(METRICS) or cells[0] in ("system", _BEST, "---"):
+            continue
+        costs = [None if cell == "included" else float(cell.replace(",", "") or math.nan) for cell in cells[1:7]]
+        metrics = dict(zip(METRICS, map(float, cells[7:]), strict=True))
+        found[-1][1].append(Row(cells[0], cells[0].startswith("unidex"), *costs, metrics))  # type: ignore[arg-type]
+    return found
+
+
 def draw(results: Results, file: Path) -> None:
     """P@1 and PSP@1 against CPU seconds from texts to a model: a column a task, its two metrics one above the other.
 
@@ -219,3 +246,11 @@ def _short(seconds: float) -> str:
 def _single(found: dict[str, float]) -> str:
     wall = f"{found['median']:.2f} ms in the median and {found['p99']:.2f} ms at the 99th percentile"
     return f"{wall}, {found['cpu']:.2f} CPU ms on average"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", type=Path)
+    parser.add_argument("--picture", type=Path, required=True)
+    options = parser.parse_args()
+    draw(read_tables(options.tables.read_text(encoding="utf-8")), options.picture)

@@ -269,3 +269,21 @@ def test_missing_peers_are_named_before_anything_runs(tmp_path):
 )
 def test_a_data_set_may_name_its_own_fields(given, expected):
     assert peers.source_and_text(given, "title+content") == expected
+
+
+def test_tables_are_read_as_they_were_printed():
+    rows = [row("a", [9.5] * 6), row("b, with characters", [10.25] * 6), ours([8.0] * 6)]
+    text = peers_report.table(SHOP, rows)
+    [(task, found)] = peers_report.read_tables(text)
+    assert task == SHOP
+    assert (
+        peers_report.table(task, [replace(one, single_ms=rows[-1].single_ms) if one.ours else one for one in found])
+        == text
+    )
+
+
+def test_an_empty_cell_is_no_number():
+    text = peers_report.table(SHOP, [row("a", [9.5] * 6)]).replace("| 0.100 |", "| |")
+    [(_, [found])] = peers_report.read_tables(text)
+    assert found.predict_cpu_ms != found.predict_cpu_ms
+    assert found.model_mb == 16
