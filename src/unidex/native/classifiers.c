@@ -68,16 +68,27 @@ static void fit_one(Csr texts, Csr examples, int64_t label, int64_t features, De
     }
 }
 
+/* Whether every example is a text, whose columns are features. Other texts are not looked at: there may be millions of
+   them, and each block of labels comes here. */
+static int are_texts(Csr texts, Csr examples, int64_t features) {
+    for (int32_t at = examples.starts[0]; at < examples.starts[examples.rows]; at++) {
+        int32_t text = examples.columns[at];
+        if (text < 0 || text >= texts.rows) return 0;
+        if (texts.starts[text] < 0 || texts.starts[text] > texts.starts[text + 1] ||
+            texts.starts[text + 1] > texts.entries)
+            return 0;
+        for (int32_t entry = texts.starts[text]; entry < texts.starts[text + 1]; entry++)
+            if (texts.columns[entry] < 0 || texts.columns[entry] >= features) return 0;
+    }
+    return 1;
+}
+
 /* Classifiers of all labels: the weights that are not below the least one, label after label, where each label starts,
    and the biases. The number of weights, WRONG or NO_MEMORY. */
 int64_t fit_classifiers(Csr texts, Csr examples, int64_t features, Descent descent, float **values, int32_t **columns,
                         int32_t *starts, float *biases) {
     int64_t kept = 0, room = 1 << 16, longest = 0;
-    if (!is_whole(texts) || !is_whole(examples)) return WRONG;
-    for (int64_t at = 0; at < texts.entries; at++)
-        if (texts.columns[at] < 0 || texts.columns[at] >= features) return WRONG;
-    for (int64_t at = 0; at < examples.entries; at++)
-        if (examples.columns[at] < 0 || examples.columns[at] >= texts.rows) return WRONG;
+    if (!is_whole(examples) || !are_texts(texts, examples, features)) return WRONG;
     for (int64_t label = 0; label < examples.rows; label++)
         if (examples.starts[label + 1] - examples.starts[label] > longest)
             longest = examples.starts[label + 1] - examples.starts[label];
