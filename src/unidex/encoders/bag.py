@@ -35,7 +35,7 @@ from unidex.nn.spectral import SpectralLinear
 from unidex.nn.static_vectors import initialise_from
 from unidex.nn.unit_rows import unit_rows
 from unidex.nn.vectors import as_array
-from unidex.sparse_rows import unchecked_csr
+from unidex.sparse_rows import column_counts, unchecked_csr
 from unidex.storage.eight_bits import BITS, EightBitRows
 
 
@@ -97,7 +97,7 @@ class BagEncoder(nn.Module):
         What a feature of one or two texts has learned is mostly those texts; a new text that has it should rely on its
         other features more.
         """
-        counts_F = np.bincount(rows_NF.indices, minlength=rows_NF.shape[1])
+        counts_F = column_counts(rows_NF)
         self.weigh(torch.from_numpy((counts_F / (counts_F + smoothing)).astype(np.float32)))
 
     def weigh(self, weights_F: Tensor) -> None:

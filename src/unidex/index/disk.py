@@ -87,19 +87,20 @@ class DiskIndex(Index):
         vectors_LD: Vectors | RowSource,
         *,
         folder: Path | None = None,
+        scratch: Path | None = None,
         **settings: Any,
     ) -> Self:
         """An index over these vectors, which are read block by block.
 
-        ``folder`` is where it is built: a build that was interrupted there is continued. It is a temporary one unless
-        given. ``settings`` as in ``DiskSettings``.
+        ``folder`` is where it is built: a build that was interrupted there is continued. Unless given, it is a
+        temporary one, in the folder ``scratch`` if that is given. ``settings`` as in ``DiskSettings``.
         """
         chosen = DiskSettings(**settings)
         if len(vectors_LD.shape) != 2 or vectors_LD.shape[1] == 0:
             check_vectors(vectors_LD, "label vectors")  # type: ignore[arg-type]  # a row source has two dimensions
         owned = None
         if folder is None:
-            owned = tempfile.TemporaryDirectory(prefix="unidex-index-")
+            owned = tempfile.TemporaryDirectory(prefix="unidex-index-", dir=scratch)
             folder = Path(owned.name)
         building = Building(folder)
         stored = building.store(vectors_LD, np.float16 if chosen.numbers == "float16" else np.float32)

@@ -50,6 +50,7 @@ def build_index(
     processes: Processes = ALONE,
     scratch: Path | None = None,
     arrays: ArrayNetwork | None = None,
+    for_many_texts: bool = False,
 ) -> Index:
     """An index over labels as they are now.
 
@@ -63,12 +64,16 @@ def build_index(
         processes: the processes that share the labels.
         scratch: a folder for large files while the index is built; an interrupted build is continued there.
         arrays: the network by array operations where a model predicts by it; it encodes the label texts then.
+        for_many_texts: without a kind, an index of many labels is one on disk in place of one that follows the
+            network: for thousands of texts its build takes less time than the exact search of all labels.
     """
     tree = network.tree
     if tree is None and processes.size == 1:
         rows = LabelRows(network, layout, prepared, frequencies, arrays)
         if kind is None:
-            return StreamedIndex(rows) if rows.is_large else indexes.build("exact", rows[:])
+            if not rows.is_large:
+                return indexes.build("exact", rows[:])
+            return DiskIndex.build(rows, scratch=scratch) if for_many_texts else StreamedIndex(rows)
         kind = chosen_kind(kind, *rows.shape)
         if kind == "disk":
             return DiskIndex.build(rows, folder=None if scratch is None else scratch / "index")

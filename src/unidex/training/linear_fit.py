@@ -9,7 +9,10 @@ by coordinate descent on the dual (Hsieh et al., "A dual coordinate descent meth
 2008), in compiled code. Negatives are texts for which the network ranks the label high, and texts drawn at random: with
 the former alone a classifier does not know what is far from its label.
 
-Shapes: N texts, K places, L labels, F features, E examples.
+Labels without texts have no classifier. Of very many labels most have none, and all that is done here is done for those
+that have some: neither time nor memory grows with the others.
+
+Shapes: N texts, K places, L labels, F features, E examples, S labels with classifiers.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +29,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex import native
+from unidex.index import Index
+from unidex.index.disk import DiskIndex
 from unidex.nn.vectors import as_array
 from unidex.scoring.linear_part import NO_CLASSIFIER, LinearPart, unit_length
 from unidex.scoring.scorer import Scorer
@@ -45,6 +51,8 @@ _MAX_NEGATIVE_ENTRIES = 100_000_000
 # The best labels of so many pairs of a text and a label are worked out; of more, those of some texts.
 _MAX_SEARCHED, _MIN_SHARE_SEARCHED = 100_000_000, 16
 _LABELS_AT_ONCE, _BLOCKS_AT_ONCE, _TEXTS_AT_ONCE = 256, 16, 1024
+# Of more labels, those with texts get an index of their own: an exact search among all of them takes minutes.
+ALONE_ABOVE = 1 << 18
 _LINEAR = 5  # part of a seed: batching has 0 to 2, clusters of a surrogate 3, the label tree 4
 
 
@@ -99,6 +107,7 @@ def fit_linear(
     texts_NF: sparse.csr_array,
     positives_NL: sparse.csr_array,
     seed: int,
+    scratch: Path | None = None,
 ) -> LinearPart:
     """The classifiers of all labels.
 
@@ -108,6 +117,7 @@ def fit_linear(
         texts_NF: prepared train texts.
         positives_NL: their labels.
         seed: of the negatives that are drawn.
+        scratch: where a temporary index of very many labels is.
     """
     num_texts, num_features = texts_NF.shape
     num_labels = positives_NL.shape[1]
@@ -116,9 +126,15 @@ def fit_linear(
     searched = np.arange(num_texts)
     if num_searched < num_texts:
         searched = np.sort(rng.permutation(num_texts)[:num_searched])
-    hard_LN = _hard_texts(scorer, encode, texts_NF, searched, places)
+    own_LN, index = sparse.csr_array(positives_NL.T), scorer.index
+    # The labels that get a classifier, and all others where these are few.
+    fitted_S = np.arange(num_labels)
+    if num_labels > ALONE_ABOVE:
+        fitted_S = np.flatnonzero(np.diff(own_LN.indptr))
+        own_LN, index = own_LN[fitted_S], DiskIndex.build(_SomeRows(scorer.index, fitted_S), scratch=scratch)
+    shape = (len(fitted_S), num_texts)
+    hard_SN = _hard_texts(index, lambda rows: scorer.layout.queries(encode(texts_NF[rows])), searched, places, shape)
     rows_NF = unit_length(texts_NF)
-    own_LN = sparse.csr_array(positives_NL.T)
     descent = np.array([_COST, _TOLERANCE, _LEAST_WEIGHT], dtype=np.float32)
 
     def fit(examples_LN: sparse.csr_array) -> tuple[sparse.csr_array, NDArray[np.float32]]:
@@ -129,30 +145,58 @@ def fit_linear(
         return sparse.csr_array((values, columns, starts), shape=(len(biases), num_features)), biases
 
     blocks: list[tuple[sparse.csr_array, NDArray[np.float32]]] = []
-    left = _examples(own_LN, hard_LN, random_per_text, rng)
+    left = _examples(own_LN, hard_SN, random_per_text, rng)
     # The number of threads changes no number: each block of labels is fitted alone.
     with ThreadPoolExecutor(torch.get_num_threads()) as threads:
         while some := list(islice(left, _BLOCKS_AT_ONCE)):
             blocks += threads.map(fit, some)
-    weights_LF = sparse.csr_array(sparse.vstack([weights for weights, _ in blocks], format="csr"))
-    biases_L = np.concatenate([biases for _, biases in blocks])
-    biases_L[np.diff(own_LN.indptr) == 0] = NO_CLASSIFIER
-    weights_LF.data = round_weights(weights_LF.data)
-    return LinearPart(sparse.csr_array(weights_LF.T.tocsr()), biases_L)
+    weights_SF = sparse.csr_array(sparse.vstack([weights for weights, _ in blocks], format="csr"))
+    biases_L = np.full(num_labels, NO_CLASSIFIER, dtype=np.float32)
+    has_texts_S = np.diff(own_LN.indptr) > 0
+    biases_L[fitted_S[has_texts_S]] = np.concatenate([biases for _, biases in blocks])[has_texts_S]
+    weights_FS = weights_SF.T.tocsr()
+    arrays = (round_weights(weights_FS.data), fitted_S[weights_FS.indices], weights_FS.indptr)
+    return LinearPart(sparse.csr_array(arrays, shape=(num_features, num_labels)), biases_L)
+
+
+class _SomeRows:
+    """The vectors of some labels of an index as a row source."""
+
+    def __init__(self, index: Index, labels: NDArray[np.int64]) -> None:
+        self._index, self._labels, self.shape = index, labels, (len(labels), index.dim)
+
+    @property
+    def device(self) -> torch.device:
+        """Main memory."""
+        return torch.device("cpu")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> torch.Tensor:
+        return torch.from_numpy(self._index.vectors(self._labels[rows]))
+
+    def index_select(self, dim: int, ids: torch.Tensor) -> torch.Tensor:
+        """Rows by number."""
+        assert dim == 0
+        return torch.from_numpy(self._index.vectors(self._labels[ids.numpy()]))
 
 
 def _hard_texts(
-    scorer: Scorer, encode: Callable[[Any], Any], texts_NF: sparse.csr_array, rows: NDArray[np.int64], places: int
+    index: Index,
+    queries_of: Callable[[NDArray[np.int64]], Any],
+    rows: NDArray[np.int64],
+    places: int,
+    shape: tuple[int, int],
 ) -> sparse.csr_array:
-    """Of each label the texts, among these rows, that have it among their best; L x N."""
+    """Of each label of an index the texts, among these rows, that have it among their best; S x N."""
     found = []
     for start in range(0, len(rows), _TEXTS_AT_ONCE):
-        vectors = encode(texts_NF[rows[start : start + _TEXTS_AT_ONCE]])
-        found.append(scorer.index.search(as_array(scorer.layout.queries(vectors)), places).ids)
+        queries = as_array(queries_of(rows[start : start + _TEXTS_AT_ONCE]))
+        found.append(index.search(queries, places).ids)
     ids_NK = np.concatenate(found) if found else np.empty((0, places), dtype=np.int64)
     is_there = ids_NK >= 0
     texts = np.broadcast_to(rows[:, None], ids_NK.shape)[is_there]
-    shape = (len(scorer.labels.frequencies), texts_NF.shape[0])
     return sparse.csr_array((np.ones(len(texts), dtype=np.float32), (ids_NK[is_there], texts)), shape=shape)
 
 

@@ -167,7 +167,8 @@ class Run:
                 self.folder,
             )
             if config.predict.linear:
-                model.scorer.linear = fit_linear(model.scorer, model.vectoriser.text_vectors, *train, self.seed)
+                encode = model.vectoriser.text_vectors
+                model.scorer.linear = fit_linear(model.scorer, encode, *train, self.seed, self.folder)
         if isinstance(network.encoder, HasRecentVectors):
             network.encoder.forget_vectors()
         model.scorer.calibration, model.scorer.fitted = calibration, ranker

@@ -230,11 +230,11 @@ class Validation:
             places = places_needed(self.split, CALIBRATED_PLACES)
             found = self._predicted(network, config, weights, places, (self.split, self.texts))
             return None, self._calibration(network, found)
-        scorer = self._scorer(network, config, weights)
+        scorer = self._scorer(network, config, weights, for_many_texts=True)
         if has_linear:
             logger.info("Linear classifiers of labels: fitted to the train texts, for the ranker.")
             rows, positives = self.train_texts[self.rows], self.dataset.train.positives[self.rows]
-            scorer.linear = fit_linear(scorer, network.text_vectors, rows, positives, seed)
+            scorer.linear = fit_linear(scorer, network.text_vectors, rows, positives, seed, self.folder)
         fit = self._ranker_fit(scorer, network, config)
         found = fit.predictions()
         if frozen is not None:
@@ -308,7 +308,7 @@ class Validation:
         """The words of the labels."""
         return lexical_part(self.dataset, self.analyser, self.rows, self.folder)
 
-    def _scorer(self, network: Network, config: Config, weights: Weights) -> Scorer:
+    def _scorer(self, network: Network, config: Config, weights: Weights, *, for_many_texts: bool = False) -> Scorer:
         """The scorer that a model with this network has.
 
         The frequencies are those of the texts that are trained on, and so is the kNN part.
@@ -324,7 +324,8 @@ class Validation:
                     num_nearest=predict.knn_texts,
                     temperature=predict.knn_temperature,
                 )
-        index = build_index(network, layout, self.labels, counts, processes=self.processes)
+        where: dict[str, Any] = {"processes": self.processes, "scratch": self.folder}
+        index = build_index(network, layout, self.labels, counts, **where, for_many_texts=for_many_texts)
         lexical = self.lexical if predict.rank == "learned" else None
         return Scorer(layout, index, LabelFrequencies(counts), knn, lexical=lexical)
 

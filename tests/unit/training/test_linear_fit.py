@@ -17,7 +17,7 @@ from unidex import native
 from unidex.errors import ModelError
 from unidex.model.explanation import explain
 from unidex.model.model import Model
-from unidex.scoring.linear_part import LINEAR, unit_length
+from unidex.scoring.linear_part import LINEAR, NO_CLASSIFIER, unit_length
 from unidex.scoring.rankers import Candidates
 from unidex.training import linear_fit
 from unidex.verbs.train import train
@@ -229,3 +229,24 @@ def test_what_stands_against_a_linear_part_is_said(monkeypatch, caplog):
         assert f"No linear classifiers of labels: {said}" in re.sub(r": \d+ held", ": held", caplog.text)
         assert not model.config.predict.linear
         assert model.scorer.linear is None
+
+
+@needs_kernels
+def test_very_many_labels_are_searched_among_those_with_texts(monkeypatch):
+    model = train(COMMON, "unidec", settings=[*QUICK, "train.epochs=1", "predict.rank=sum"])
+    texts, positives = model.encoder.prepare(list(COMMON.train.texts)), COMMON.train.positives
+    arguments = model.scorer, model.vectoriser.text_vectors, texts
+    every = linear_fit.fit_linear(*arguments, positives, 0)
+    monkeypatch.setattr(linear_fit, "ALONE_ABOVE", 0)
+    alone = linear_fit.fit_linear(*arguments, positives, 0)
+    assert np.array_equal(alone.weights_FL.toarray(), every.weights_FL.toarray())
+    assert np.array_equal(alone.biases_L, every.biases_L)
+    # Labels without texts: the others are fitted as if these were not there.
+    with_texts = np.setdiff1d(np.arange(12), [0, 7])
+    columns = sparse.csr_array(np.eye(12, dtype=np.float32)[:, with_texts] @ np.eye(12, dtype=np.float32)[with_texts])
+    some = linear_fit.fit_linear(*arguments, sparse.csr_array(positives @ columns), 0)
+    assert (some.biases_L[[0, 7]] == NO_CLASSIFIER).all()
+    assert some.weights_FL[:, [0, 7]].nnz == 0
+    assert (some.biases_L[with_texts] != NO_CLASSIFIER).all()
+    own = some.weights_FL.toarray()[:, with_texts]
+    assert (np.abs(own).sum(axis=0) > 0).all()
