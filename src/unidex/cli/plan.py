@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 from unidex.cli.output import print_json, print_table, print_text
 from unidex.cli.shared_options import Data, Json, Settings, reads_data
 from unidex.data.read_options import ReadOptions
+from unidex.errors import ConfigError
 
 
 @reads_data
@@ -47,8 +49,12 @@ def plan(
     from unidex.verbs.plan import plan as make_plan
 
     number = None
-    if reading.labels is not None and str(reading.labels).replace("_", "").isdigit():
-        number, reading = int(str(reading.labels)), replace(reading, labels=None)
+    with suppress(ValueError):
+        number = int(str(reading.labels))
+    if number is not None:
+        if number < 1:
+            raise ConfigError(f"--labels must be at least 1, but is {number}")
+        reading = replace(reading, labels=None)
     found = make_plan(
         data,
         recipe,

@@ -207,3 +207,10 @@ def test_the_command_prints_json_and_takes_a_number_of_labels(tmp_path):
     assert found["sizes"]["num_labels"] == 5_000_000
     assert found["peak_memory"] == max(sum(phase["memory"].values()) for phase in found["phases"].values())
     assert found["cpu_seconds"] is None
+
+
+@pytest.mark.parametrize("number", ["0", "-3"])
+def test_a_number_of_labels_below_one_is_refused_as_such(tmp_path, number):
+    native.write(DATA, tmp_path)
+    with pytest.raises(UnidexError, match=f"--labels must be at least 1, but is {number}"):
+        call("plan", str(tmp_path), f"--labels={number}", "--no-time")
