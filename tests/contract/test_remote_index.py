@@ -125,3 +125,12 @@ def test_a_password_is_never_written(monkeypatch):
     monkeypatch.delenv("UNIDEX_PGVECTOR_URL", raising=False)
     with pytest.raises(ConfigError, match="give it with --url or in UNIDEX_PGVECTOR_URL"):
         index_layer.build("pgvector", np.eye(3, dtype=np.float32))
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [("pgvector", "postgresql://me@host"), ("milvus", "http://host")])
+def test_an_address_that_no_client_can_read_is_refused_at_once(kind, wanted, monkeypatch):
+    if missing(kind):
+        pytest.skip(f"not installed: {', '.join(missing(kind))}")
+    monkeypatch.setattr(remote.time, "sleep", lambda seconds: pytest.fail("it was tried again"))
+    with pytest.raises(ConfigError, match=f"must be like {wanted}.*but is 'nonsense'"):
+        index_layer.build(kind, np.eye(3, dtype=np.float32), url="nonsense")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ConfigError, MissingExtraError, UnidexError
-from unidex.index.remote import RemoteIndex
+from unidex.index.remote import RemoteIndex, wrong_address
 
 TEXTS_AT_ONCE = 64
 _VECTOR = "v"
@@ -26,7 +26,10 @@ class MilvusIndex(RemoteIndex):
             pymilvus = import_module("pymilvus")
         except ImportError:
             raise MissingExtraError("an index of kind milvus", "milvus") from None
-        return pymilvus.MilvusClient(uri=self.url)
+        try:
+            return pymilvus.MilvusClient(uri=self.url)
+        except import_module("pymilvus.exceptions").ConnectionConfigException:
+            raise wrong_address(self.url, "http://host:19530, or end with .db as a file of Milvus Lite") from None
 
     def _lost_connection(self) -> tuple[type[Exception], ...]:
         try:

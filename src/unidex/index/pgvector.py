@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.errors import ConfigError, MissingExtraError, UnidexError
-from unidex.index.remote import RemoteIndex
+from unidex.index.remote import RemoteIndex, wrong_address
 
 GRAPH_FROM = 1 << 12  # labels; fewer are scanned
 MAX_GRAPH_DIM = 4000  # of half-precision vectors in a graph of pgvector
@@ -32,7 +32,10 @@ class PgvectorIndex(RemoteIndex):
             psycopg, adapter = import_module("psycopg"), import_module("pgvector.psycopg")
         except ImportError:
             raise MissingExtraError("an index of kind pgvector", "pgvector") from None
-        client = psycopg.connect(self.url, autocommit=True, connect_timeout=10)
+        try:
+            client = psycopg.connect(self.url, autocommit=True, connect_timeout=10)
+        except psycopg.ProgrammingError as error:
+            raise wrong_address(self.url, f"postgresql://me@host/name ({' '.join(str(error).split())})") from None
         client.execute("SET client_min_messages = warning")
         try:
             client.execute("CREATE EXTENSION IF NOT EXISTS vector")

@@ -232,6 +232,16 @@ class RemoteIndex(Index):
         """The best ids of each text with their inner products."""
 
 
+def wrong_address(url: str, wanted: str) -> ConfigError:
+    """The error of an address that a database's client cannot read.
+
+    >>> print(wrong_address("nonsense", "postgresql://me@host/name"))
+    the address of a database must be like postgresql://me@host/name, but is 'nonsense'; give another with --url
+    """
+    found = quoted(without_secrets(url))
+    return ConfigError(f"the address of a database must be like {wanted}, but is {found}; give another with --url")
+
+
 def without_secrets(url: str) -> str:
     """An address without a password.
 
