@@ -20,6 +20,10 @@ class ModelError(UnidexError):
     """A model folder is missing, incomplete or damaged."""
 
 
+class IndexUnreachableError(UnidexError):
+    """The database of an index does not answer."""
+
+
 class MissingExtraError(UnidexError):
     """A feature needs an optional package that is not installed."""
 

@@ -7,9 +7,8 @@ import pytest
 
 from helpers.databases import missing, remote_kinds
 from unidex import index as index_layer
-from unidex.errors import ConfigError
+from unidex.errors import ConfigError, IndexUnreachableError
 from unidex.index import pgvector, remote
-from unidex.index.remote import IndexUnreachableError
 
 kinds = pytest.mark.parametrize("kind", remote_kinds())
 

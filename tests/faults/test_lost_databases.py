@@ -6,10 +6,11 @@ import pytest
 
 from helpers.command import call
 from helpers.databases import missing, postgres, postgres_folder
+from helpers.served import AUTHORISED, TOKEN, served
 from helpers.synthetic import topics
+from unidex.errors import IndexUnreachableError
 from unidex.index import remote
 from unidex.index.pgvector import PgvectorIndex
-from unidex.index.remote import IndexUnreachableError
 
 pytestmark = pytest.mark.skipif(bool(missing("pgvector")), reason=f"not installed: {', '.join(missing('pgvector'))}")
 
@@ -59,3 +60,32 @@ def test_a_prediction_continues_when_the_database_is_back(model_folder, data, tm
     for file in (tmp_path / "wanted").glob("*.jsonl"):
         found, wanted = ([json.loads(line) for line in one.read_text().splitlines()] for one in (out / file.name, file))
         assert [row["uid_1"] for row in found] == [row["uid_1"] for row in wanted]
+
+
+def test_a_service_answers_503_until_the_database_is_back(model_folder, data, tmp_path, monkeypatch):
+    monkeypatch.delenv(PgvectorIndex.environment, raising=False)
+    server = postgres(data)
+    folder, tokens = tmp_path / "in-postgres", tmp_path / "tokens"
+    tokens.write_text(f"{TOKEN}\n")
+    call("export", model_folder, "--to", "pgvector", "--url", server.get_uri(), "--out", folder)
+    texts = list(topics().test.texts[:2])
+    with served(folder, "--token-file", tokens) as service:
+        wanted = service.predict(texts)
+        server.cleanup()
+        asked = (
+            ("/v1/predict", {"texts": texts}),
+            ("/v1/explain", {"text": texts[0]}),
+            ("/v1/labels", {"labels": [{"text": "a new one"}]}),
+        )
+        for route, body in asked:
+            answer = service.client.post(route, json=body, headers=AUTHORISED)
+            assert answer.status_code == 503, answer.text
+            assert answer.headers["retry-after"] == "5"
+            assert "does not; try again soon" in answer.json()["detail"]
+            assert str(data) not in answer.text
+        service.wait_for_log("must be reachable at")
+        again = postgres(data)
+        try:
+            assert service.predict(texts) == wanted
+        finally:
+            again.cleanup()

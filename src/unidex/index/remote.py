@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex import progress
-from unidex.errors import ConfigError, UnidexError, quoted
+from unidex.errors import ConfigError, IndexUnreachableError, quoted
 from unidex.index.base import Index
 from unidex.index.checks import Vectors, check_vectors
 from unidex.index.exact import search_exact
@@ -42,10 +42,6 @@ CANDIDATES, CANDIDATES_PER_PLACE = 64, 6
 FEW = 1 << 10
 ATTEMPTS = 4
 FIRST_PAUSE = 0.25  # seconds before the second attempt; each further pause is twice as long
-
-
-class IndexUnreachableError(UnidexError):
-    """The database of an index does not answer."""
 
 
 class RemoteIndex(Index):

@@ -28,7 +28,7 @@ _WHEN = {
     429: "Too many requests at once.",
     431: "The headers are too large.",
     500: "An internal error; the log has it under the number in the answer.",
-    503: "The model is not loaded yet, or another process holds the model folder.",
+    503: "The model is not loaded yet, another process holds its folder, or the database of its index does not answer.",
 }
 _TYPES = [
     ProblemBody,

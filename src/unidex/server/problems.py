@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from http import HTTPStatus
 
 import msgspec
 
+from unidex.errors import IndexUnreachableError
+
+logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -61,9 +65,15 @@ def title_of(status: int) -> str:
 def refusal(error: Exception) -> ProblemError:
     """Return the answer to a request that the model refuses; an error about the mode names that field.
 
+    A database that does not answer is no fault of the request; where it is, only the log says.
+
     >>> refusal(ValueError("mode must be one of the model's heads")).field
     'mode'
     >>> refusal(ValueError("the model has none")).field is None
     True
     """
+    if isinstance(error, IndexUnreachableError):
+        logger.error("%s", error)
+        detail = "the database of the label vectors must answer, but does not; try again soon"
+        return ProblemError(503, detail, headers=[("retry-after", "5")])
     return ProblemError(422, str(error), field="mode" if re.search(r"\bmode\b", str(error)) else None)

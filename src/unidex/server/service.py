@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from unidex.data.concepts import checked_term, language_tag
-from unidex.errors import DataError, ModelError, UnidexError, quoted
+from unidex.errors import DataError, IndexUnreachableError, ModelError, UnidexError, quoted
 from unidex.model.explanation import explain
 from unidex.model.journal import Change
 from unidex.model.label_set import Frequency, LabelRow, Order
@@ -291,8 +291,8 @@ class Service:
                 if time.monotonic() > deadline:
                     raise ProblemError(503, self.describe(error), headers=[("retry-after", "5")]) from None
                 await asyncio.sleep(_LOCK_PAUSE_SECONDS)
-            except DataError as error:
-                raise ProblemError(422, str(error)) from None
+            except (DataError, IndexUnreachableError) as error:
+                raise refusal(error) from None
             except ModelError as error:
                 journal = self.live.model.journal
                 if replaced or journal is None or journal.is_current():

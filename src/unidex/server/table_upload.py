@@ -14,10 +14,10 @@ import msgspec
 from unidex.data.formats.table_writers import check_target
 from unidex.data.formats.text_source import open_texts
 from unidex.data.read_options import ReadOptions
-from unidex.errors import UnidexError
+from unidex.errors import IndexUnreachableError, UnidexError
 from unidex.model.model import Model
 from unidex.scoring.layout import Mode
-from unidex.server.problems import ProblemError
+from unidex.server.problems import ProblemError, refusal
 from unidex.server.settings import Limits
 from unidex.verbs.predict import LabelOptions
 from unidex.verbs.predict_table import predict_table
@@ -60,6 +60,8 @@ def answer_table(
                 shown = LabelOptions(language=options.language, most_specific=options.most_specific)
                 how = (options.k, options.mode, minimum)
                 predict_table(model, source, written, *how, options=shown, run=run, texts_at_once=_ROWS)
+        except IndexUnreachableError as error:
+            raise refusal(error) from None
         except UnidexError as error:
             raise ProblemError(422, str(error).replace(f"{folder}/", ""), field="body") from None
         return written.read_bytes()

@@ -7,7 +7,7 @@ import pytest
 from helpers.command import call
 from helpers.databases import remote_kinds
 from helpers.synthetic import topics
-from unidex.index.remote import IndexUnreachableError
+from unidex.errors import IndexUnreachableError
 from unidex.model.model import Model
 from unidex.verbs.train import train
 
