@@ -96,6 +96,42 @@ def fetch_rows(array: NDArray[Any], rows: NDArray[np.int64]) -> None:
         pages.madvise(mmap.MADV_WILLNEED, first, num_bytes)
 
 
+def fetch_spans(array: NDArray[Any], starts: NDArray[np.integer[Any]], ends: NDArray[np.integer[Any]]) -> None:
+    """Start to read parts of a mapped array of one dimension, and no more than these.
+
+    Where a page is read because it is asked for, the system reads 31 others beside it. Of short parts all over a file
+    that is larger than memory, that is a hundred times what is needed.
+    """
+    pages: Any = array
+    while isinstance(pages, np.ndarray):
+        pages = pages.base
+    if not isinstance(pages, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
+        return
+    before = array.ctypes.data - np.frombuffer(pages, dtype=np.uint8).ctypes.data
+    for first, end in page_ranges(before + starts * array.itemsize, before + ends * array.itemsize):
+        pages.madvise(mmap.MADV_WILLNEED, first, end - first)
+
+
+def page_ranges(
+    starts: NDArray[np.integer[Any]], ends: NDArray[np.integer[Any]], page: int = mmap.PAGESIZE
+) -> list[tuple[int, int]]:
+    """The whole pages of parts of a file, ascending and without overlaps, as bytes from and to.
+
+    >>> page_ranges(np.array([9000, 0, 4000, 50]), np.array([9000, 10, 4200, 60]), 4096)
+    [(0, 8192)]
+    >>> page_ranges(np.array([0, 40_000]), np.array([10, 50_000]), 4096)
+    [(0, 4096), (36864, 53248)]
+    """
+    has_bytes = ends > starts
+    firsts, lasts = starts[has_bytes] // page * page, -(-ends[has_bytes] // page) * page
+    order = np.argsort(firsts, kind="stable")
+    firsts, reached = firsts[order], np.maximum.accumulate(lasts[order])
+    # A range ends where the next part starts behind all parts before it.
+    breaks = np.flatnonzero(firsts[1:] > reached[:-1])
+    begins, ends_of = np.append(firsts[:1], firsts[breaks + 1]), np.append(reached[breaks], reached[-1:])
+    return list(zip(begins.tolist(), ends_of.tolist(), strict=True))
+
+
 # Python names the flag from 3.13 on.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 

@@ -22,6 +22,7 @@ from unidex.distributed import ALONE, Processes
 from unidex.losses import Targets
 from unidex.nn.row_table import Touched
 from unidex.training.backward_pass import Parts, backward
+from unidex.training.chosen_rows import taken
 from unidex.training.gradient_cache import GradientCache, Ids
 from unidex.training.towers import Towers
 
@@ -36,7 +37,7 @@ class Rows:
     ids: Ids
 
     def __getitem__(self, places: Any) -> Any:
-        return self.prepared[self.ids[places]]
+        return taken(self.prepared, self.ids[places])
 
 
 @dataclass(frozen=True, eq=False)
