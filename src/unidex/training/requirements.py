@@ -94,7 +94,9 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
     if terms.validates:
         # The ranker is fitted in the memory that a step has left to the allocator.
         fitted = {"training step": max(terms.step, terms.search + RANKER)}
-        found[FIT] = Requirement(training | knn | lexical | fitted | linear, files | checkpoint | words)
+        searched, on_disk = terms.held_out_index if processes == 1 else ({}, {})
+        fit_files = files | checkpoint | words | on_disk
+        found[FIT] = Requirement(training | knn | lexical | fitted | searched | linear, fit_files)
     if terms.maps_words:
         # They are in files from then on.
         lexical = {}
@@ -304,13 +306,25 @@ class _Terms:
         # Rows that are computed at once are there beside the copy of the index.
         beside = vectors if vectors <= STREAMED_ABOVE else 0
         if kind == "disk":
-            # The sample that lists are learned from; later the order of all labels, and half of it to sort them.
-            learned = NUMBER * dim * num_lists(number) * LEARNED_PER_LIST
-            return kind, max(learned, 12 * number), vectors + self.lists
+            # Later the order of all labels, and half of it to sort them.
+            return kind, max(self._learned, 12 * number), vectors + self.lists
         if kind == "hnsw":
             return kind, vectors + 272 * number + beside, vectors + 272 * number
         codes = number * dim // 8 + 8 * number if kind == "pq" else 0
         return kind, vectors + codes + beside, vectors + codes
+
+    @property
+    def held_out_index(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Memory and disk of the index of many labels that held-out texts search."""
+        number, dim = self.sizes.num_labels, self.joined
+        if self.config.has_tree or NUMBER * number * dim <= STREAMED_ABOVE:
+            return {}, {}
+        return {"index of labels": self._learned}, {"index of labels": NUMBER * number * dim + self.lists + self.codes}
+
+    @property
+    def _learned(self) -> int:
+        """The sample that the lists of an index on disk are learned from."""
+        return NUMBER * self.joined * num_lists(self.sizes.num_labels) * LEARNED_PER_LIST
 
     @property
     def model_folder(self) -> int:

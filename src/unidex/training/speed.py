@@ -15,9 +15,11 @@ from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE
 from unidex.encoders import registry as encoders
 from unidex.features.extractor import MAX_COUNTED
+from unidex.scoring.computed_rows import STREAMED_ABOVE
+from unidex.scoring.label_index import chosen_kind
 from unidex.training.held_out import MAX_TEXTS as MAX_HELD_OUT
+from unidex.training.linear_fit import ALONE_ABOVE, num_negatives
 from unidex.training.linear_fit import MAX_ENTRIES as MAX_LINEAR
-from unidex.training.linear_fit import num_negatives
 from unidex.training.loop import Trainer
 from unidex.training.phases import changed, with_metric
 from unidex.training.ranker_fit import MIN_TREES
@@ -29,12 +31,15 @@ from unidex.training.trials import may_try
 from unidex.training.validation import CHOICE_TEXTS, EPOCH_TEXTS
 
 MAX_STEPS = 4
+NUMBER = 4  # bytes of a float32
 # Seconds on the machine where `REFERENCE` was measured: `_reference` took so long there.
 REFERENCE = 0.085
 RANK_TEXT = 1.2e-3  # candidates, features and two fits of the ranker, per held-out text
 PREDICT_TEXT = 0.35e-3  # per test text: search, features, ranking, metrics
 CODE_ROW = 12e-6  # index kind pq, per label
-DISK_ROW = 3.5e-6  # index kind disk, per label
+DISK_ROW, DISK_NUMBER = 4e-6, 2.7e-8  # index kind disk, per label and per number of its row
+# Its search, per text and label to the power of 3/4, as lists are scanned; and likewise per number of a row.
+DISK_QUERY, DISK_SCORE = 0.5e-8, 0.8e-10
 COUNTED = 0.6  # share of counting and naming features in the time to read a text; of very many texts, some are counted
 TEXT_ROW = 12e-6  # lists of the kNN part, per text
 LINEAR_EXAMPLE, LINEAR_ENTRY = 0.72e-6, 6.6e-9  # linear classifiers, per example and per feature of an example
@@ -166,6 +171,11 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
     def search(num_texts: float) -> float:
         return labels + score_all(num_texts)
 
+    def on_disk(num_texts: float, number: int) -> float:
+        """An index of kind disk, without the vectors of labels, and so many searches."""
+        build = number * (DISK_ROW + DISK_NUMBER * dim)
+        return (build + num_texts * (DISK_QUERY + DISK_SCORE * dim) * math.pow(number, 0.75)) * speed.factor
+
     num_trained = sizes.num_texts - num_held_out
     epochs = expected_epochs(config)
     validations = max(1, epochs // train.validate_every) if train.validation else 0
@@ -185,16 +195,21 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
     if train.validation:
         rank = num_held_out * RANK_TEXT * speed.factor * (config.predict.rank == "learned")
         simulated = train.decay_epochs if sizes.num_texts <= train.simulate_decay_up_to else 0
-        found[FIT] = search(num_held_out) + knn + rank + simulated * epoch(config, num_trained)
+        is_large = processes == 1 and NUMBER * sizes.num_labels * dim > STREAMED_ABOVE
+        searched = labels + on_disk(num_held_out, sizes.num_labels) if is_large else search(num_held_out)
+        found[FIT] = searched + knn + rank + simulated * epoch(config, num_trained)
     linear = 0.0
     if config.predict.linear and config.predict.rank == "learned" and processes == 1 and num_held_out >= MIN_TREES:
         # Once for held-out texts, and again for the model.
         fit, num_searched = _linear(sizes)
-        linear = fit * speed.factor + score_all(num_searched)
+        alone = min(sizes.num_labels, sizes.num_pairs)
+        hard = on_disk(num_searched, alone) if sizes.num_labels > ALONE_ABOVE else score_all(num_searched)
+        linear = fit * speed.factor + hard
         found[FIT] += linear
     if train.decay_epochs:
         found[FINISH] = train.decay_epochs * epoch(config, sizes.num_texts)
-    row = DISK_ROW if config.predict.index == "disk" else CODE_ROW
+    kind = chosen_kind(config.predict.index, sizes.num_labels, dim + 1)
+    row = DISK_ROW + DISK_NUMBER * dim if kind == "disk" else CODE_ROW
     predict = config.predict
     has_knn = predict.knn > 0 or predict.rank == "learned" or predict.snippet_length > 0 or train.validation
     rows = sizes.num_labels * (speed.encode_row + row * speed.factor)

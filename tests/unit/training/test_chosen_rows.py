@@ -1,5 +1,7 @@
 """Rows of prepared texts in a file that may be larger than memory."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -43,4 +45,4 @@ def test_pages_cover_their_parts_and_nothing_else():
         wanted = {page for start, end in zip(starts, ends, strict=True) if end > start
                   for page in range(start // 64 * 64, end, 64)}  # fmt: skip
         assert covered == wanted
-        assert all(end < following for (_, end), (following, _) in zip(ranges, ranges[1:], strict=False))
+        assert all(end < following for (_, end), (following, _) in pairwise(ranges))

@@ -94,6 +94,17 @@ def test_an_index_on_disk_is_there_once_and_a_short_run_has_no_checkpoint():
     assert long[TEST].disk["checkpoints"] > 0
 
 
+def test_held_out_texts_search_very_many_labels_by_an_index_on_disk():
+    config = load("auto", [])
+    need = requirements(config, MILLION, 0)[FIT]
+    dim = 2 * config.encoder.dim + 1
+    assert need.disk["index of labels"] == MILLION.num_labels * (4 * dim + dim // 4 + 8 + 4 + dim // 4)
+    assert need.memory["index of labels"] == 4 * dim * 4096 * 40
+    assert "index of labels" not in requirements(config, MILLION, 0, processes=2)[FIT].disk
+    few = replace(MILLION, num_labels=200_000)
+    assert "index of labels" not in requirements(config, few, 0)[FIT].disk
+
+
 def test_a_sample_is_a_data_set_of_its_own():
     sample = sample_of(DATA)
     assert sample.train.positives.shape == (len(DATA.train), DATA.num_labels)
