@@ -19,7 +19,7 @@ from scipy import sparse
 
 from unidex import native
 from unidex.errors import ModelError
-from unidex.sparse_rows import row_of_entries, sparse_product, unchecked_csr, values_at
+from unidex.sparse_rows import sparse_product, unchecked_csr, values_at
 from unidex.storage.small_numbers import load_numbers, save_numbers
 
 # The ranking features of this part.
@@ -29,6 +29,7 @@ NO_CLASSIFIER = -1.0
 _NO_CLASSIFIER = np.array([NO_CLASSIFIER], dtype=np.float32)
 # Texts whose lengths are computed at once: 8 bytes per feature of each several times over.
 _ROWS_AT_ONCE = 1 << 14
+_CHECKED_AT_ONCE = 1 << 22
 
 
 class LinearPart:
@@ -80,22 +81,31 @@ class LinearPart:
     @classmethod
     def load(cls, folder: Path, num_features: int) -> LinearPart:
         """Read what ``save`` wrote, of texts with so many features."""
-        biases_L = load_numbers(folder / "biases", (None,), np.float32)
+        biases_L = load_numbers(folder / "biases", (None,), np.float32, mapped=True)
         counts_F = load_numbers(folder / "counts", (num_features,), np.int32)
         weights = load_numbers(folder / "weights", (None,), np.float16)
         labels = load_numbers(folder / "labels", (len(weights),), np.int32)
-        if not (np.isfinite(weights).all() and np.isfinite(biases_L).all()):
+        if not (_are_finite(weights) and _are_finite(biases_L)):
             raise ModelError(f"{folder}: weights and biases must be numbers, but some are not; copy the model again")
         starts = np.concatenate([[0], np.cumsum(counts_F, dtype=np.int64)])
         if (counts_F < 0).any() or starts[-1] != len(weights):
             raise ModelError(f"{folder}: counts must add up to the {len(weights)} weights, but do not; copy it again")
         if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(biases_L):
             raise ModelError(f"{folder}: labels must be below {len(biases_L)}, but are not; copy the model again")
-        shape = (num_features, len(biases_L))
-        rows = unchecked_csr(weights.astype(np.float32), labels, starts.astype(np.int32), shape)
-        if (np.diff(row_of_entries(rows, np.int64) * max(1, shape[1]) + labels) <= 0).any():
+        ascends = labels[1:] > labels[:-1]
+        ends = starts[1:-1]
+        # From the last label of a row to the first one of the next, they need not.
+        ascends[ends[(ends > 0) & (ends < len(labels))] - 1] = True
+        if not ascends.all():
             raise ModelError(f"{folder}: labels must ascend in each row, but do not; copy the model again")
-        return cls(rows, biases_L)
+        shape = (num_features, len(biases_L))
+        return cls(unchecked_csr(weights.astype(np.float32), labels, starts.astype(np.int32), shape), biases_L)
+
+
+def _are_finite(values: NDArray[Any]) -> bool:
+    """Whether all are numbers; of very many, so many at a time."""
+    blocks = range(0, len(values), _CHECKED_AT_ONCE)
+    return all(bool(np.isfinite(values[start : start + _CHECKED_AT_ONCE]).all()) for start in blocks)
 
 
 def unit_length(rows_NF: sparse.csr_array) -> sparse.csr_array:

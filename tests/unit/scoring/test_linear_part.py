@@ -65,6 +65,20 @@ def test_a_saved_part_gives_the_same_scores_to_the_last_bit(part, rows, tmp_path
     assert np.array_equal(again.scores(rows, ids), part.scores(rows, ids))
 
 
+@pytest.mark.parametrize("counts", [[0, 2, 0, 3, 0], [2, 0, 0, 0, 3], [5, 0, 0, 0, 0], [0, 0, 0, 0, 5]])
+def test_labels_ascend_in_each_row_alone(counts, tmp_path):
+    starts = np.append(0, np.cumsum(counts)).astype(np.int32)
+    labels = np.concatenate([np.arange(count) for count in counts]).astype(np.int32)
+    weights = sparse.csr_array((np.ones(5, dtype=np.float32), labels, starts), shape=(5, 6))
+    LinearPart(weights, np.zeros(6, dtype=np.float32)).save(tmp_path / "linear")
+    assert np.array_equal(LinearPart.load(tmp_path / "linear", 5).weights_FL.toarray(), weights.toarray())
+    inside = np.flatnonzero(np.append(False, labels[1:] > labels[:-1]))
+    labels[inside[-1]] = labels[inside[-1] - 1]
+    save_numbers(tmp_path / "linear" / "labels", labels)
+    with pytest.raises(ModelError, match="labels must ascend in each row"):
+        LinearPart.load(tmp_path / "linear", 5)
+
+
 @pytest.mark.parametrize(
     ("name", "values", "what"),
     [
