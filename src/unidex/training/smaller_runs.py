@@ -21,6 +21,8 @@ def smaller_settings(config: Config) -> list[Change]:
         return f"{section}.{key}={str(value).lower()}", apply
 
     found = [change("train", "table_storage", "file")] if config.train.table_storage == "memory" else []
+    if config.heads.classifier and config.train.classifier_numbers == "float32":
+        found.append(change("train", "classifier_numbers", "float16"))
     if config.predict.linear:
         found.append(change("predict", "linear", False))
     if config.predict.index != "disk" and not config.has_tree:

@@ -172,14 +172,13 @@ def refusal(found: Plan) -> str:
     if found.lacks_memory:
         what = (
             f"training must fit into memory, but {found.peak} needs {gigabytes(found.memory)} "
-            f"({largest}: {gigabytes(need.memory[largest])}) and {gigabytes(found.memory_available)} are available"
+            f"({largest}: {gigabytes(need.memory[largest])}) and {gigabytes(found.memory_available)} are available;"
         )
     else:
         free = gigabytes(found.disk_free)
-        what = f"training must fit on the disk, but needs {gigabytes(found.disk)} and {free} are free"
-        what += "; free space on the disk"
-    remedy = " ".join(f"--set {setting}" for setting in found.remedy)
-    return f"{what}; {f'use {remedy}, ' if remedy else 'use fewer texts or a larger machine, '}or --force to try anyway"
+        what = f"training must fit on the disk, but needs {gigabytes(found.disk)} and {free} are free; free space, or"
+    remedy = " ".join(f"--set {setting}" for setting in found.remedy) or "fewer texts or labels, or a larger machine"
+    return f"{what} use {remedy}, or --force to try anyway"
 
 
 def gigabytes(size: float) -> str:
