@@ -22,6 +22,7 @@ prototypes           the same with the label's own vectors, which count as three
 CSLS                 twice the score of a head minus the mean of the label's ten highest scores for train texts
 ridge                one-vs-rest ridge regression on the vectors of both heads
 more neighbours      kNN scores of 200 train texts
+agreement            the share of the train texts of the text's ten best labels that have the label too
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ from unidex.verbs.train import train
 
 COLUMNS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 _PRIOR_TEXTS, _HUB_TEXTS, _HUB_PLACES, _RIDGE, _NEIGHBOURS = 3.0, 3000, 10, 10.0, 200
+_AGREEING, _AGREEMENT_TEMPERATURE = 10, 0.05
 _BLOCK = 256
 Array = NDArray[np.float32]
 
@@ -181,6 +183,22 @@ def more_neighbours(pairs: Pairs) -> dict[str, Array]:
     return pairs.compared("more_neighbours", np.concatenate(parts))
 
 
+def agreement(pairs: Pairs) -> dict[str, Array]:
+    ids, sums = pairs.candidates.ids_NK, pairs.candidates.features["weighted_sum"]
+    positives, places = sparse.csr_array(pairs.positives, dtype=np.float32), np.arange(len(ids))[:, None]
+    together = sparse.csr_array(positives.T @ positives)
+    together.setdiag(0)
+    shares = sparse.diags_array(1 / (1 + positives.sum(axis=0))) @ together
+    there = np.where(ids >= 0, sums, -np.inf)
+    best = np.argsort(-there, axis=1, kind="stable")[:, :_AGREEING]
+    chances = np.exp((there[places, best] - there.max(axis=1, keepdims=True)) / _AGREEMENT_TEMPERATURE)
+    chances /= chances.sum(axis=1, keepdims=True)
+    ends = np.arange(0, best.size + 1, best.shape[1])
+    labels = np.maximum(ids[places, best], 0)
+    votes = sparse.csr_array((chances.ravel(), labels.ravel(), ends), shape=(len(ids), shares.shape[0])) @ shares
+    return pairs.compared("agreement", values_at(sparse.csr_array(votes), np.maximum(ids, 0)))
+
+
 # How a score may change where a feature of matches rises.
 RISING = {"match_count": 1, "match_rate": 1, "match_words": 1, "match_first": -1}
 FEATURES: dict[str, Callable[[Pairs], dict[str, Array]]] = {
@@ -189,6 +207,7 @@ FEATURES: dict[str, Callable[[Pairs], dict[str, Array]]] = {
     "CSLS": csls,
     "ridge": ridge,
     "more neighbours": more_neighbours,
+    "agreement": agreement,
 }
 ROWS = (
     "auto",
