@@ -310,7 +310,9 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         of_steps = row.get("is_equal_steps", False)
         about = (row["data"], row["judge"], row["name"], row["batch"], row["epochs"], row["settings"], of_steps)
         groups.setdefault(json.dumps(about), []).append(row)
-    print("| system | settings | seeds | CPU s | in all | steps | texts encoded | texts/s | " + " | ".join(METRICS) + " |")
+    print(
+        "| system | settings | seeds | CPU s | in all | steps | texts encoded | texts/s | " + " | ".join(METRICS) + " |"
+    )
     print("|---|---|" + "---:|" * (6 + len(METRICS)))
     for some in groups.values():
         first = some[0]
@@ -318,7 +320,9 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         speed = ""
         if first["encoded"]:
             speed = f"{sum(row['encoded'] for row in some) / sum(row['cpu_seconds_of_steps'] for row in some):.0f}"
-        counts = " | ".join(f"{np.mean([row[name] for row in some]):,.0f}" for name in ("seconds", "in_all", "steps", "encoded"))
+        counts = " | ".join(
+            f"{np.mean([row[name] for row in some]):,.0f}" for name in ("seconds", "in_all", "steps", "encoded")
+        )
         values = " | ".join(_mean_and_deviation([row[metric] for row in some]) for metric in METRICS)
         about = f"{first['name']} | {' '.join([*more, *first['settings']])} | {len(some)}"
         print(f"| {about} | {counts} | {speed} | {values} |", flush=True)

@@ -55,7 +55,8 @@ def source_of(path: str) -> str:
     # A name on the hub is "name" or "owner/name"; everything else can only be meant as a folder.
     if path.startswith((".", "~", "/")) or path.count("/") > 1 or "\\" in path or folder.exists():
         raise ConfigError(
-            f"a transformer must be a folder or a name on the Hugging Face hub, but {quoted(path, limit=200)} is neither"
+            "a transformer must be a folder or a name on the Hugging Face hub, but "
+            f"{quoted(path, limit=200)} is neither"
         )
     return path
 

@@ -172,7 +172,7 @@ def test_a_folder_of_an_earlier_format_predicts_the_same(case, number, tmp_path)
 def test_a_folder_that_is_no_model_is_refused_by_its_reason(tmp_path):
     with pytest.raises(ModelError, match="a model folder must exist, but this does not"):
         Model.load(tmp_path / "missing")
-    with pytest.raises(ModelError, match="must hold manifest.json, but this does not; is it a model"):
+    with pytest.raises(ModelError, match=r"must hold manifest\.json, but this does not; is it a model"):
         Model.load(tmp_path)
     (tmp_path / "export.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ModelError, match="is an export for another tool; name the model that it was made of"):
