@@ -4,9 +4,8 @@ usage: python sentence_transformers_run.py WORK.json OUT.npy LOSS BATCH RATE CPU
 
 LOSS is mnrl (MultipleNegativesRankingLoss) or cached (CachedMultipleNegativesRankingLoss, mini-batches of 64). A plain
 loop with the optimiser, warm-up and gradient clipping of the library's own. Steps end, and rates have decayed to 0,
-after STEPS steps; where STEPS is 0, when what is left of the CPU seconds suffices for the vectors of all labels, by the
-time of some of them. SCALE is 1 over the temperature. Prints one JSON object; OUT.npy has the ids of the best labels of
-each test text.
+after STEPS steps; where STEPS is 0, after the CPU seconds. SCALE is 1 over the temperature. Prints one JSON object;
+OUT.npy has the ids of the best labels of each test text.
 """
 
 import json
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer, losses
 
-TIMED_LABELS, WARMUP = 2048, 0.1
+WARMUP = 0.1
 PLACES = 20
 
 
@@ -32,10 +31,6 @@ def main() -> None:
     data = json.loads(Path(work).read_text(encoding="utf-8"))
     model = SentenceTransformer(data["encoder"], device="cpu")
     model.max_seq_length = data["max_length"]
-    started = time.process_time()
-    some = random.sample(data["labels"], min(TIMED_LABELS, len(data["labels"])))
-    model.encode(some, show_progress_bar=False)
-    left = float(seconds) - (time.process_time() - started) * len(data["labels"]) / len(some)
     if name == "cached":
         loss = losses.CachedMultipleNegativesRankingLoss(model, scale=float(scale), mini_batch_size=64)
     else:
@@ -56,7 +51,7 @@ def main() -> None:
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         step += 1
-        done = step / int(steps) if int(steps) else (time.process_time() - started) / left
+        done = step / int(steps) if int(steps) else (time.process_time() - started) / float(seconds)
         for group in optimiser.param_groups:
             group["lr"] = float(rate) * max(0.0, min(done / WARMUP, (1 - done) / (1 - WARMUP)))
         optimiser.step()

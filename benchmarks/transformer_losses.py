@@ -6,10 +6,11 @@ usage: python benchmarks/transformer_losses.py DATA SYSTEM --seconds 110 [--set 
 
 SYSTEM is one of `SYSTEMS` below, or a loss of sentence-transformers: mnrl (MultipleNegativesRankingLoss) or cached (its
 cached form), on all pairs of a train text and one of its labels. All systems train in one thread, for as many CPU
-seconds or steps as given; learning rates have then decayed to 0. CPU seconds include tokens, training, held-out texts
-and the vectors of all labels: the model is then ready to predict. So steps end when --spare seconds are left, by
-default the time of the vectors of all labels. Our dual encoders and classifiers are ranked by their scores alone (no
-kNN part, no learned ranker).
+seconds or steps as given; learning rates have then decayed to 0. The seconds include tokens, initial values of
+classifiers and all steps. The vectors of all labels come after them, for each system alike; "in all" has them too, and
+held-out texts: the model is then ready to predict. A system with work of its own after the steps of its encoder (a
+second stage, held-out texts) has to end them --spare seconds earlier. Our dual encoders and classifiers are ranked by
+their scores alone (no kNN part, no learned ranker).
 
 With --judge validation a share of the train texts (--held-out) takes the place of the test texts, to choose settings.
 """
@@ -38,15 +39,13 @@ from unidex.data.dataset import Dataset, Split, split_rows
 from unidex.data.formats import read
 from unidex.data.read_options import ReadOptions
 from unidex.encoders.transformer import TransformerEncoder
-from unidex.nn.token_vectors import MINILM, minilm_folder
-from unidex.scoring.pretrained_encoder import PretrainedEncoder
+from unidex.nn.token_vectors import minilm_folder
 from unidex.topk import TopK
 from unidex.training.loop import Trainer
 from unidex.verbs.score import score_topk
 from unidex.verbs.train import train
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
-TIMED_LABELS = 2048
 PEERS = {
     "mnrl": "sentence-transformers, MultipleNegativesRankingLoss",
     "cached": "sentence-transformers, CachedMultipleNegativesRankingLoss",
@@ -132,7 +131,9 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=0, help="so many labels, drawn at random, and their texts")
     parser.add_argument("--judged", type=int, default=0, help="judge on so many texts, drawn at random; 0 for all")
     parser.add_argument("--seconds", type=float, default=0.0, help="CPU seconds; 0 for whole epochs (ours alone)")
-    parser.add_argument("--spare", type=float, help="CPU seconds that are left after the last step; ours alone")
+    parser.add_argument(
+        "--spare", type=float, default=0.0, help="CPU seconds that are left after the steps of the encoder; ours alone"
+    )
     parser.add_argument("--steps", type=int, default=0, help="steps in the place of seconds")
     parser.add_argument("--rate", type=float, default=1e-4, help="learning rate of sentence-transformers")
     parser.add_argument("--scale", type=float, default=20.0, help="1 over the temperature of sentence-transformers")
@@ -193,7 +194,7 @@ class Clock:
     def __init__(self, seconds: float, steps: int) -> None:
         self.max_seconds, self.max_steps = seconds, steps
         self.num_steps, self.num_encoded, self.seconds = 0, 0, 0.0
-        self.started = time.process_time()
+        self.started = self.steps_end = time.process_time()
         self._first: Trainer | None = None
         self._first_step = 0.0
 
@@ -225,7 +226,8 @@ class Clock:
                 trainer.step = int(done * trainer.num_steps)
             begun = time.process_time()
             value = step(trainer, *arguments)
-            self.seconds += time.process_time() - begun
+            self.steps_end = time.process_time()
+            self.seconds += self.steps_end - begun
             self.num_steps += 1
             return value
 
@@ -236,16 +238,6 @@ class Clock:
             yield
 
 
-def _seconds_of_labels(dataset: Dataset, max_length: int) -> float:
-    """CPU seconds of the vectors of all labels, by the time of some of them."""
-    rows = np.random.default_rng(0).permutation(dataset.num_labels)[:TIMED_LABELS]
-    encoder = PretrainedEncoder(MINILM, max_length)
-    encoder([dataset.labels.texts[row] for row in rows[:64]])
-    started = time.process_time()
-    encoder([dataset.labels.texts[row] for row in rows])
-    return (time.process_time() - started) * dataset.num_labels / len(rows)
-
-
 def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     sizes = (
         f"train.epochs={chosen.epochs}",
@@ -254,16 +246,14 @@ def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     )
     recipe, own = SYSTEMS[chosen.system]
     settings = [*_COMMON, *sizes, *own, *chosen.settings]
-    seconds = chosen.seconds
-    if seconds:
-        seconds -= _seconds_of_labels(dataset, chosen.max_length) if chosen.spare is None else chosen.spare
-    clock = Clock(seconds, chosen.steps)
+    clock = Clock(chosen.seconds - chosen.spare if chosen.seconds else 0.0, chosen.steps)
     stored = StoredVectors(chosen.vectors) if chosen.vectors else None
     with clock.watching(), stored.in_place_of_layers() if stored else nullcontext():
         # Without test texts: their time is none of training.
         seen = replace(dataset, test=Split.empty(dataset.num_labels))
         model = train(seen, recipe, settings=settings, seed=chosen.seed)
         seconds = time.process_time() - clock.started + (stored.seconds if stored else 0.0)
+        steps_end = clock.steps_end - clock.started + (stored.seconds if stored else 0.0)
         heads = model.scorer.layout.heads
         modes = ("both", *heads) if len(heads) > 1 else heads
         texts = list(dataset.test.texts)
@@ -271,7 +261,7 @@ def _ours(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for mode, found in all_found.items():
         more = {"cpu_seconds_of_steps": clock.seconds, "fusion": model.config.predict.fusion}
-        counts = (seconds, clock.num_steps, clock.num_encoded)
+        counts = (steps_end, seconds, clock.num_steps, clock.num_encoded)
         rows.append(_row(f"`{chosen.system}`, {mode}", *counts, found, dataset, more))
     return rows
 
@@ -293,13 +283,14 @@ def _theirs(dataset: Dataset, chosen: argparse.Namespace) -> list[dict[str, Any]
         told = json.loads(done.stdout.splitlines()[-1])
         ids = np.load(out).astype(np.int64)
     scores = np.tile(-np.arange(ids.shape[1], dtype=np.float32), (len(ids), 1))
-    counts = (told["cpu_seconds"], told["steps"], told["encoded"])
+    counts = (told["cpu_seconds_of_steps"], told["cpu_seconds"], told["steps"], told["encoded"])
     return [_row(PEERS[chosen.system], *counts, TopK(ids, scores), dataset, told)]
 
 
 def _row(
     name: str,
     seconds: float,
+    seconds_in_all: float,
     steps: int,
     encoded: int,
     found: TopK,
@@ -308,7 +299,8 @@ def _row(
 ) -> dict[str, Any]:
     metrics = score_topk(found, dataset, dataset.test).metrics
     figures = {metric: round(metrics[metric], 2) for metric in METRICS}
-    return {"name": name, "seconds": round(seconds), "steps": steps, "encoded": encoded, **more, **figures}
+    counts = {"seconds": round(seconds, 1), "in_all": round(seconds_in_all, 1), "steps": steps, "encoded": encoded}
+    return {"name": name, **counts, **more, **figures}
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
@@ -318,15 +310,19 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         of_steps = row.get("is_equal_steps", False)
         about = (row["data"], row["judge"], row["name"], row["batch"], row["epochs"], row["settings"], of_steps)
         groups.setdefault(json.dumps(about), []).append(row)
-    print("| system | settings | seeds | CPU s | steps | texts encoded | texts/s | " + " | ".join(METRICS) + " |")
-    print("|---|---|---:|" + "---:|" * (4 + len(METRICS)))
+    print(
+        "| system | settings | seeds | CPU s | in all | steps | texts encoded | texts/s | " + " | ".join(METRICS) + " |"
+    )
+    print("|---|---|" + "---:|" * (6 + len(METRICS)))
     for some in groups.values():
         first = some[0]
         more = [f"batch={first['batch']}", f"epochs={first['epochs']}"] + ["equal steps"] * first["is_equal_steps"]
         speed = ""
         if first["encoded"]:
             speed = f"{sum(row['encoded'] for row in some) / sum(row['cpu_seconds_of_steps'] for row in some):.0f}"
-        counts = " | ".join(f"{np.mean([row[name] for row in some]):,.0f}" for name in ("seconds", "steps", "encoded"))
+        counts = " | ".join(
+            f"{np.mean([row[name] for row in some]):,.0f}" for name in ("seconds", "in_all", "steps", "encoded")
+        )
         values = " | ".join(_mean_and_deviation([row[metric] for row in some]) for metric in METRICS)
         about = f"{first['name']} | {' '.join([*more, *first['settings']])} | {len(some)}"
         print(f"| {about} | {counts} | {speed} | {values} |", flush=True)

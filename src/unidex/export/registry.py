@@ -81,7 +81,7 @@ def check_export(to: str, out: Path, options: ExportOptions) -> None:
         if name not in known:
             users = [other for other in FORMATS if name in export_format(other).options]
             raise ConfigError(
-                f"--{name.replace('_', '-')} is an option of the formats {', '.join(users)}, but the format is {to}; "
+                f"--{name.replace('_', '-')} is an option of --to {', '.join(users)}, but the format is {to}; "
                 "leave it out"
             )
     check_new_folder(out)

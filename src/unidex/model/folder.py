@@ -259,6 +259,13 @@ def _hash(file: Path, expected: Any = None) -> str:
 
 def _check_manifest(folder: Path) -> None:
     file = folder / "manifest.json"
+    if not folder.exists():
+        raise ModelError(f"{folder}: a model folder must exist, but this does not; unidex train writes one with --out")
+    if (folder / "export.json").is_file() and not file.is_file():
+        raise ModelError(
+            f"{folder}: a model folder must hold manifest.json, but this is an export for another tool; "
+            "name the model that it was made of"
+        )
     if not file.is_file():
         raise ModelError(f"{folder}: a model folder must hold manifest.json, but this does not; is it a model?")
     try:

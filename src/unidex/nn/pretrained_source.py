@@ -54,7 +54,10 @@ def source_of(path: str) -> str:
         return str(folder)
     # A name on the hub is "name" or "owner/name"; everything else can only be meant as a folder.
     if path.startswith((".", "~", "/")) or path.count("/") > 1 or "\\" in path or folder.exists():
-        raise ConfigError(f"encoder.path must be a transformer's folder, but {quoted(path, limit=200)} is none")
+        raise ConfigError(
+            "a transformer must be a folder or a name on the Hugging Face hub, but "
+            f"{quoted(path, limit=200)} is neither"
+        )
     return path
 
 

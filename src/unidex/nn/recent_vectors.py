@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any
 
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from unidex.features.tokens import TokenRows
 
 # Fewer texts, such as those of a step or of a request, are encoded again.
-_MIN_TEXTS = 256
+_MIN_TEXTS = 32
+# Texts that are kept or encoded together: callers ask for the same labels in one piece, or in pieces of this size.
+_BLOCK = 512
 _MAX_BYTES = 1 << 28
 
 
@@ -38,6 +41,11 @@ class RecentVectors:
         if len(rows) < _MIN_TEXTS:
             return encode(rows)
         self._compare(weights)
+        # A copy: the caller may change it.
+        blocks = [self._block(rows[start : start + _BLOCK], encode) for start in range(0, len(rows), _BLOCK)]
+        return torch.cat(blocks) if len(blocks) > 1 else blocks[0].clone()
+
+    def _block(self, rows: TokenRows, encode: Callable[[TokenRows], Tensor]) -> Tensor:
         key = _digest([rows.lengths, rows.flat()])
         found = self._vectors.pop(key, None)
         if found is None:
@@ -45,8 +53,7 @@ class RecentVectors:
         self._vectors[key] = found
         while sum(vectors.nbytes for vectors in self._vectors.values()) > self._max_bytes:
             self._vectors.popitem(last=False)
-        # A copy: the caller may change it.
-        return found.clone()
+        return found
 
     def _compare(self, weights: Iterable[Tensor]) -> None:
         """Forget all vectors where the weights are others than before."""

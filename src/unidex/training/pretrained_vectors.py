@@ -19,6 +19,7 @@ from unidex.config import Config
 from unidex.config.predict import Predict
 from unidex.data.dataset import Dataset
 from unidex.distributed import Processes
+from unidex.errors import ConfigError, ModelError, quoted
 from unidex.nn.token_vectors import WORDLLAMA, is_installed
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.pretrained import PretrainedPart
@@ -64,7 +65,13 @@ class PretrainedVectors:
             logger.warning("predict.pretrained is left out: only predict.rank = 'learned' reads it.")
         if not source or config.predict.rank != "learned":
             return None
-        return cls(source, config.encoder.max_length, dataset, folder, processes)
+        found = cls(source, config.encoder.max_length, dataset, folder, processes)
+        try:
+            # Before training: a missing encoder would be noticed after minutes or hours.
+            _ = found._encoder
+        except (ConfigError, ModelError) as error:
+            raise ConfigError(f"predict.pretrained = {quoted(source, limit=200)} cannot be read: {error}") from None
+        return found
 
     def part(self, predict: Predict, rows: NDArray[np.int64] | None = None) -> PretrainedPart:
         """The part of a model that knows all train texts, or these."""

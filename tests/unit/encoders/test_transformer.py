@@ -359,7 +359,9 @@ def test_without_the_library_the_extra_is_named(tiny, monkeypatch):
 
 
 def test_a_folder_that_is_no_transformer_is_an_error(tiny, tmp_path):
-    with pytest.raises(ConfigError, match="must be a transformer's folder, but '/no/such/folder' is none"):
+    with pytest.raises(
+        ConfigError, match="must be a folder or a name on the Hugging Face hub, but '/no/such/folder' is neither"
+    ):
         load("/no/such/folder")
     with pytest.raises(ModelError, match=r"must hold config\.json"):
         load(tmp_path)

@@ -12,6 +12,7 @@ import pytest
 from helpers.synthetic import QUICK, topics
 from unidex.config.renamed import RENAMED
 from unidex.data.texts import Texts
+from unidex.errors import ModelError
 from unidex.model.explanation import explain
 from unidex.model.folder import FORMAT, _hashes
 from unidex.model.model import Model
@@ -166,3 +167,13 @@ def test_a_folder_of_an_earlier_format_predicts_the_same(case, number, tmp_path)
     assert (tmp_path / "again" / "ranker.json").exists() == (case == "decision tree")
     assert not (tmp_path / "again" / "fusing.json").exists()
     assert Model.load(tmp_path / "again").predict(texts, 5).ids.tolist() == wanted.ids.tolist()
+
+
+def test_a_folder_that_is_no_model_is_refused_by_its_reason(tmp_path):
+    with pytest.raises(ModelError, match="a model folder must exist, but this does not"):
+        Model.load(tmp_path / "missing")
+    with pytest.raises(ModelError, match=r"must hold manifest\.json, but this does not; is it a model"):
+        Model.load(tmp_path)
+    (tmp_path / "export.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ModelError, match="is an export for another tool; name the model that it was made of"):
+        Model.load(tmp_path)

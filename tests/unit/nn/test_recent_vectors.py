@@ -76,3 +76,14 @@ def test_few_texts_and_the_oldest_vectors_are_not_kept():
     assert encoder.calls == 5
     recent.of(two, [encoder.weight], encoder)
     assert encoder.calls == 6
+
+
+def test_texts_are_known_in_one_piece_and_in_blocks():
+    encoder, recent = Encoder(), RecentVectors()
+    (rows,) = rows_of(7, count=1100)
+    whole = recent.of(rows, [encoder.weight], encoder)
+    assert encoder.calls == 3
+    torch.testing.assert_close(whole, encoder(rows), rtol=0, atol=0)
+    parts = [recent.of(rows[start : start + 512], [encoder.weight], encoder) for start in (0, 512, 1024)]
+    torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=0)
+    assert encoder.calls == 4

@@ -12,7 +12,7 @@ from scipy import sparse
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
 from unidex.distributed import ALONE
-from unidex.errors import ModelError
+from unidex.errors import ConfigError, ModelError
 from unidex.model.explanation import explain
 from unidex.model.incremental import teach
 from unidex.model.model import Model
@@ -145,6 +145,15 @@ def test_vectors_that_do_not_pay_are_left_out(static, tmp_path, monkeypatch, cap
 def test_only_a_learned_ranker_reads_them(static, caplog):
     train(DATA, "unidec", settings=[*QUICK, "train.epochs=1", f"predict.pretrained={static}"])
     assert "only predict.rank = 'learned' reads it" in caplog.text
+
+
+def test_a_missing_encoder_is_refused_before_training(tmp_path):
+    missing = tmp_path / "missing"
+    expected = r"predict\.pretrained = '.*missing' cannot be read: .* but '.*missing' is neither"
+    with pytest.raises(ConfigError, match=expected):
+        train(DATA, "unidec", settings=[*SETTINGS, f"predict.pretrained={missing}"], out=tmp_path / "model")
+    # Not one step was taken.
+    assert not list(tmp_path.rglob("train.jsonl"))
 
 
 def test_another_encoder_of_the_same_name_is_found_out(saved, static, monkeypatch):
