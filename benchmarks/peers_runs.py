@@ -142,6 +142,8 @@ class Bench:
             "TOKENIZERS_PARALLELISM": "false",
             # Threads that wait by spinning would count as work.
             "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "0"),
+            # pip compiles the peers when it installs them; what is compiled here stays too.
+            "PYTHONDONTWRITEBYTECODE": "",
         }
         self.data = self.folder / "data"
         self.task = self._prepared(source, name, text)

@@ -189,6 +189,8 @@ def test_a_checkpoint_without_room_is_named_and_the_run_resumes_from_the_one_bef
             with pytest.raises(DiskError, match=rf"{out}.training/training/checkpoint-8: {FULL}"):
                 train(files / "data", "unidec", settings=settings, out=out)
         assert checkpoint.newest(disk / "out.training" / "training").name == "checkpoint-4"
+        # The unfinished one leaves its room to the user.
+        assert not list((disk / "out.training" / "training").glob(".*"))
         (disk / "filler").unlink()
         model = train(files / "data", "unidec", settings=settings, out=out, resume=True)
         assert model.metrics["test"] == wanted.metrics["test"]

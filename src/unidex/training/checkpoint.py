@@ -59,11 +59,21 @@ class Shards:
 def save(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], shards: Shards = Shards()) -> None:  # noqa: B008  # frozen
     """Write a checkpoint and take the older ones away. With several processes, all of them call this."""
     with writing(folder / f"{_PREFIX}{step}"):
-        _save(folder, step, tensors, state, shards)
+        try:
+            _save(folder, step, tensors, state, shards)
+        except OSError:
+            if shards.processes.size == 1:
+                # On a full disk, its room is what the user needs next.
+                shutil.rmtree(_unfinished(folder, step), ignore_errors=True)
+            raise
+
+
+def _unfinished(folder: Path, step: int) -> Path:
+    return folder / f".{_PREFIX}{step}"
 
 
 def _save(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], shards: Shards) -> None:
-    unfinished = folder / f".{_PREFIX}{step}"
+    unfinished = _unfinished(folder, step)
     if shards.processes.is_first:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
