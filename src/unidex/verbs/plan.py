@@ -176,7 +176,7 @@ def refusal(found: Plan) -> str:
         )
     else:
         free = gigabytes(found.disk_free)
-        what = f"training must fit on the disk, but needs {gigabytes(found.disk)} and {free} are free; free space, or"
+        what = f"training must fit on the disk, but needs {gigabytes(found.disk)} and {free} are free; free space on the disk, or"
     remedy = " ".join(f"--set {setting}" for setting in found.remedy) or "fewer texts or labels, or a larger machine"
     return f"{what} use {remedy}, or --force to try anyway"
 

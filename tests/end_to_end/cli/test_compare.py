@@ -488,7 +488,7 @@ def test_samples_are_drawn_by_seed_and_leave_filter_pairs_out(compared, data):
             label["text"] in sample.correct.values() for label in labels
         ]
     missing = samples.side_by_side([("gone", out / "gone")], drawn[:1])
-    assert "must hold manifest.json" in missing[0]["systems"][0]["error"]
+    assert "must exist" in missing[0]["systems"][0]["error"]
 
 
 def test_usage_of_several_processes_is_added(tmp_path):
