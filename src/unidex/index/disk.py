@@ -14,7 +14,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,11 @@ from unidex.index.checks import Vectors, check_vectors, check_whole_numbers
 from unidex.index.disk_lists import VECTORS, Building, num_candidates, num_probes, padded
 from unidex.index.exact import RowSource, search_exact
 from unidex.index.faiss_library import as_array, library, reading, threads_for
+from unidex.index.index_rows import IndexRows
 from unidex.index.mapped_lists import BLOCKS, LISTS, SIZES, open_lists
 from unidex.storage.mapped import expect_random_reads, fetch_rows, link_file, load_array, map_array
 from unidex.storage.resources import available_memory
 from unidex.topk import TopK
-
-if TYPE_CHECKING:
-    import torch
 
 CODED_FROM = 1 << 12  # labels; fewer are searched exactly, which is as quick
 CANDIDATES_PER_PLACE = 6
@@ -176,7 +174,7 @@ class DiskIndex(Index):
         wanted = max(self._settings.candidates or num_candidates(self.num_ids), CANDIDATES_PER_PLACE * k)
         if self._lists is None or num_visible <= max(wanted, EXACT_BELOW * self.num_ids) or len(queries) == 0:
             forbidden = None if hidden is None else np.flatnonzero(hidden)
-            return search_exact(queries, _Rows(self), k, forbidden=forbidden)
+            return search_exact(queries, IndexRows(self), k, forbidden=forbidden)
         faiss = library()
         selector = None
         if hidden is not None or len(self._moved):
@@ -218,7 +216,7 @@ class DiskIndex(Index):
         short = np.flatnonzero(best.ids[:, min(best.k, num_visible) - 1] < 0)
         if short.size:
             forbidden = None if hidden is None else np.flatnonzero(hidden)
-            exact = search_exact(queries[short], _Rows(self), best.k, forbidden=forbidden)
+            exact = search_exact(queries[short], IndexRows(self), best.k, forbidden=forbidden)
             best.ids[short], best.scores[short] = exact.ids, exact.scores
         return best
 
@@ -241,36 +239,6 @@ class DiskIndex(Index):
         num_uncoded = self.num_ids - self._num_coded + len(self._moved)
         if self.num_ids < CODED_FROM or num_uncoded <= max(MAX_UNCODED, self._num_coded // 8) * bool(self._num_coded):
             return
-        again = DiskIndex.build(_Rows(self), **asdict(self._settings))
+        again = DiskIndex.build(IndexRows(self), **asdict(self._settings))
         again._removed = self._removed
         self.__dict__.update(again.__dict__)
-
-
-class _Rows:
-    """The vectors of an index as a row source; only an exact search of many labels needs it, and torch."""
-
-    def __init__(self, index: DiskIndex) -> None:
-        self._index, self.shape = index, (index.num_ids, index.dim)
-
-    @property
-    def device(self) -> torch.device:
-        """Main memory."""
-        import torch
-
-        return torch.device("cpu")
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> torch.Tensor:
-        return self._tensor(np.arange(*rows.indices(self.shape[0])))
-
-    def index_select(self, dim: int, ids: torch.Tensor) -> torch.Tensor:
-        """Rows by number."""
-        assert dim == 0
-        return self._tensor(ids.numpy())
-
-    def _tensor(self, ids: NDArray[np.int64]) -> torch.Tensor:
-        import torch
-
-        return torch.from_numpy(self._index.vectors(ids))

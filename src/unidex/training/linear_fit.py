@@ -31,6 +31,7 @@ from scipy import sparse
 from unidex import native
 from unidex.index import Index
 from unidex.index.disk import DiskIndex
+from unidex.index.index_rows import IndexRows
 from unidex.nn.vectors import as_array
 from unidex.scoring.linear_part import NO_CLASSIFIER, LinearPart, unit_length
 from unidex.scoring.scorer import Scorer
@@ -131,7 +132,7 @@ def fit_linear(
     fitted_S = np.arange(num_labels)
     if num_labels > ALONE_ABOVE:
         fitted_S = np.flatnonzero(np.diff(own_LN.indptr))
-        own_LN, index = own_LN[fitted_S], DiskIndex.build(_SomeRows(scorer.index, fitted_S), scratch=scratch)
+        own_LN, index = own_LN[fitted_S], DiskIndex.build(IndexRows(scorer.index, fitted_S), scratch=scratch)
     shape = (len(fitted_S), num_texts)
     hard_SN = _hard_texts(index, lambda rows: scorer.layout.queries(encode(texts_NF[rows])), searched, places, shape)
     rows_NF = unit_length(texts_NF)
@@ -157,29 +158,6 @@ def fit_linear(
     weights_FS = weights_SF.T.tocsr()
     arrays = (round_weights(weights_FS.data), fitted_S[weights_FS.indices], weights_FS.indptr)
     return LinearPart(sparse.csr_array(arrays, shape=(num_features, num_labels)), biases_L)
-
-
-class _SomeRows:
-    """The vectors of some labels of an index as a row source."""
-
-    def __init__(self, index: Index, labels: NDArray[np.int64]) -> None:
-        self._index, self._labels, self.shape = index, labels, (len(labels), index.dim)
-
-    @property
-    def device(self) -> torch.device:
-        """Main memory."""
-        return torch.device("cpu")
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> torch.Tensor:
-        return torch.from_numpy(self._index.vectors(self._labels[rows]))
-
-    def index_select(self, dim: int, ids: torch.Tensor) -> torch.Tensor:
-        """Rows by number."""
-        assert dim == 0
-        return torch.from_numpy(self._index.vectors(self._labels[ids.numpy()]))
 
 
 def _hard_texts(

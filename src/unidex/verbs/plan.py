@@ -175,8 +175,8 @@ def refusal(found: Plan) -> str:
             f"({largest}: {gigabytes(need.memory[largest])}) and {gigabytes(found.memory_available)} are available;"
         )
     else:
-        free = gigabytes(found.disk_free)
-        what = f"training must fit on the disk, but needs {gigabytes(found.disk)} and {free} are free; free space on the disk, or"
+        sizes = f"needs {gigabytes(found.disk)} and {gigabytes(found.disk_free)} are free"
+        what = f"training must fit on the disk, but {sizes}; free space on the disk, or"
     remedy = " ".join(f"--set {setting}" for setting in found.remedy) or "fewer texts or labels, or a larger machine"
     return f"{what} use {remedy}, or --force to try anyway"
 

@@ -194,7 +194,9 @@ def test_a_run_that_cannot_fit_is_refused_before_it_starts_and_force_overrides(w
 
 def test_a_full_disk_is_refused(monkeypatch):
     monkeypatch.setattr(planned, "free_disk", lambda folder: 1 << 20)
-    with pytest.raises(UnidexError, match=r"needs .* and 1 MB are free; free space on the disk, or use fewer texts or labels"):
+    with pytest.raises(
+        UnidexError, match=r"needs .* and 1 MB are free; free space on the disk, or use fewer texts or labels"
+    ):
         check_fits(DATA, load("auto", []), planned.Path(), 1)
 
 
