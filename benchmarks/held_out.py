@@ -99,7 +99,7 @@ def main() -> None:
         data: Dataset = replace(dataset, train=dataset.train.take(rows), test=dataset.train.take(judged))
         for kind in chosen.only:
             started = time.process_time()
-            with mock.patch.object(validation, "split_rows", splitter(kind, groups[rows])):
+            with mock.patch.object(validation, "held_out_rows", splitter(kind, groups[rows])):
                 model = train(data.with_test(Split.empty(data.num_labels)), "auto", settings=settings)
             seconds = time.process_time() - started
             metrics = evaluate(model, data, with_train_texts=True).metrics

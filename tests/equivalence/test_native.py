@@ -11,7 +11,7 @@ from scipy import sparse
 
 import unidex
 from helpers.paths import ROOT
-from helpers.synthetic import topics
+from helpers.synthetic import pages, topics
 from unidex import native
 from unidex.config import Features
 from unidex.features.extractor import FeatureExtractor
@@ -195,10 +195,11 @@ def test_matches(both, has_further):
     labels = LexicalPart.of(
         [*WORDS, "turtle soup", "soup (dish)", "", "a red"], concepts if has_further else None
     ).matches
-    texts = [*TEXTS, "soup of red turtle soup: a dish"]
+    texts = [*TEXTS, "soup of red turtle soup: a dish", "soup, turtle", "red"]
     plain, compiled = both(lambda: labels.find(texts))
+    assert 0 < plain.names_M.sum() < len(plain.names_M)
     assert same_matrix(plain.places_NL, compiled.places_NL)
-    for name in ("counts_M", "firsts_M", "rows_M"):
+    for name in ("counts_M", "firsts_M", "rows_M", "names_M"):
         assert np.array_equal(getattr(plain, name), getattr(compiled, name))
     assert same_places(*both(lambda: labels.search(compiled, 4)))
     ids = np.random.default_rng(0).integers(-1, labels.num_labels, (len(texts), 9))
@@ -264,6 +265,33 @@ def test_a_search_in_one_call_is_that_of_all_steps(both, coded_model, k, monkeyp
     assert same_places(fitted.topk(some, k), at_once)
     for place, text in enumerate(some):
         assert same_places(fitted.topk([text], k), at_once.rows(place, place + 1))
+
+
+@pytest.fixture(scope="module")
+def linked_model():
+    """A model whose ranker reads links."""
+    dataset = pages(num_pages=1200)
+    settings = ["encoder.dim=64", "features.min_df=1", "train.epochs=1", "train.validation=0.5", "train.decay_epochs=1"]
+    settings += ["train.simulate_decay_up_to=0", "augment.method=none", "pool.try_hard_negatives=0"]
+    return unidex.train(dataset, recipe="auto", settings=settings), list(dataset.test.texts[:60])
+
+
+def test_links_are_read_in_one_call_and_in_all_steps(both, linked_model):
+    fitted, texts = linked_model
+    scorer = fitted.scorer
+    assert "links" in scorer.ranker().features
+    some = [*texts, "", "never seen", " ".join(texts)]
+    plain, at_once = both(lambda: fitted.topk(some, 5))
+    assert same_places(plain, at_once)
+    queries = fitted.queries(some)
+    assert queries.links.nnz > 100
+    by_call = rank_at_once(scorer, scorer.ranker(), queries, 5)
+    assert by_call is not None
+    assert same_places(by_call, at_once)
+    hidden = np.unique(at_once.ids[:, 0])
+    plain, compiled = both(lambda: fitted.topk(some, 5, forbidden=hidden))
+    assert same_places(plain, compiled)
+    assert not np.isin(compiled.ids, hidden).any()
 
 
 def test_a_search_without_some_labels_takes_all_steps(both, coded_model):

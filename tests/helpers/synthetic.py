@@ -51,3 +51,27 @@ def begun(config, data):
     network = build_network(config, encoder, data.num_labels)
     texts, labels = encoder.prepare(data.train.texts), encoder.prepare(data.labels.texts)
     return network, TrainingSet(texts, labels, data.train.positives, data.train.filter_pairs)
+
+
+def pages(num_pages=300, seed=0):
+    """Pages that refer to each other in groups of four, one of which is a test text.
+
+    A text begins with the name of its page and says nothing of the others: only who refers to a page tells its labels.
+    """
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(num_pages).reshape(-1, 4)
+    others = np.empty((num_pages, 3), dtype=np.int64)
+    for place in range(4):
+        others[groups[:, place]] = np.delete(groups, place, axis=1)
+    names = [f"name{number} of{number}" for number in range(num_pages)]
+    noise = [f"noise{number}" for number in range(30)]
+
+    def split(rows):
+        texts = [f"{names[row]} {' '.join(rng.choice(noise, 4))}" for row in rows]
+        dense = np.zeros((len(rows), num_pages), dtype=np.float32)
+        dense[np.arange(len(rows))[:, None], others[rows]] = 1
+        return Split.of(Texts.of(texts), sparse.csr_array(dense))
+
+    labels = Labels(Texts.of(names), Texts.of([f"P{number}" for number in range(num_pages)]))
+    test = groups[:, 0]
+    return Dataset("pages", labels, split(np.setdiff1d(np.arange(num_pages), test)), split(test))

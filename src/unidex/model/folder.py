@@ -1,8 +1,8 @@
 """The model folder: written whole or not at all, and checked before it is read.
 
 ``config.toml``, ``encoder.safetensors``, ``encoder/``, ``labels.jsonl`` or ``labels/``, ``index/`` (classifiers too),
-``neighbours/`` (the kNN part), ``lexical/``, ``pretrained/``, ``linear/``, ``calibration.json``, ``ranker.json``,
-``metrics.json``, ``train.jsonl``, ``train_texts.numbers``, ``MODEL_CARD.md`` and ``manifest.json``, which has a
+``neighbours/`` (the kNN part), ``lexical/``, ``pretrained/``, ``linear/``, ``links/``, ``calibration.json``,
+``ranker.json``, ``metrics.json``, ``train.jsonl``, ``train_texts.numbers``, ``MODEL_CARD.md`` and ``manifest.json``, which has a
 hash of every file.
 """
 
@@ -33,6 +33,7 @@ from unidex.scoring.knn import KnnPart
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.linear_part import LinearPart
+from unidex.scoring.links import Links
 from unidex.scoring.pretrained import PretrainedPart
 from unidex.scoring.scorer import Scorer
 from unidex.storage.atomic import needs_restore, replace_folder, restore_folder, sync_folder, unfinished_folder
@@ -65,6 +66,7 @@ _PARTS = (
     "lexical",
     "pretrained",
     "linear",
+    "links",
     "calibration.json",
     "ranker.json",
     "fusing.json",  # a decision tree, in formats before 3
@@ -147,8 +149,8 @@ def _read(
     labels = read_labels(folder)
     index = indexes.load(folder / "index")
     network = _read_network(folder, config, index, device)
-    parts = ("neighbours", "lexical", "pretrained", "linear")
-    knn_folder, lexical_folder, frozen_folder, linear_folder = (folder / name for name in parts)
+    parts = ("neighbours", "lexical", "pretrained", "linear", "links")
+    knn_folder, lexical_folder, frozen_folder, linear_folder, links_folder = (folder / name for name in parts)
     scorer = Scorer(
         Layout.of(network, Weights.of(config.predict), config.predict.precision),
         index,
@@ -159,6 +161,7 @@ def _read(
         LexicalPart.load(lexical_folder, labels.texts) if lexical_folder.is_dir() else None,
         PretrainedPart.load(frozen_folder, len(labels)) if frozen_folder.is_dir() else None,
         LinearPart.load(linear_folder, network.encoder.features.num_features) if linear_folder.is_dir() else None,
+        Links.load(links_folder, len(labels)) if links_folder.is_dir() else None,
     )
     if missing := scorer.missing_part():
         rule = "the folder must have all files of the part, which the ranker reads, but has not; copy the model again"
@@ -213,6 +216,8 @@ def write_parts(folder: Path, model: Model) -> None:
         scorer.pretrained.save(folder / "pretrained")
     if scorer.linear is not None:
         scorer.linear.save(folder / "linear")
+    if scorer.links is not None:
+        scorer.links.save(folder / "links")
     if scorer.fitted is not None:
         (folder / "ranker.json").write_text(json.dumps(scorer.fitted.as_dict()) + "\n", encoding="utf-8")
     (folder / "metrics.json").write_text(json.dumps(model.metrics, indent=2) + "\n", encoding="utf-8")

@@ -138,6 +138,10 @@ class _KnownTexts:
         if knn is None:
             return
         old, new = np.flatnonzero(self.ids_N >= 0), np.flatnonzero(self.ids_N < 0)
+        # A pair that is known has its links already.
+        known = knn.positives[self.ids_N[old]].astype(bool)
+        model.scorer.learn_links([texts[row] for row in old], sparse.csr_array(positives[old] > positives[old] * known))
+        model.scorer.learn_links([texts[row] for row in new], positives[new])
         knn.join(self.ids_N[old], positives[old])
         stored = vectors_NJ[new] * np.float32(model.scorer.layout.knn_scale)
         knn.add(stored, positives[new], [texts[row] for row in new])

@@ -43,6 +43,7 @@ class ModelChanges:
         knn.add(np.concatenate(blocks), positives, texts)
         if self.scorer.pretrained is not None:
             self.scorer.pretrained.remember(texts, positives)
+        self.scorer.learn_links(texts, positives)
         self.know_texts(texts)
 
     def know_texts(self: Any, texts: Sequence[str]) -> None:
@@ -97,6 +98,8 @@ class ModelChanges:
             scorer.lexical.add(texts, dict(enumerate(concepts)))
         if scorer.pretrained is not None:
             scorer.pretrained.add_labels(texts)
+        if scorer.links is not None:
+            scorer.links = scorer.links.grown(len(self.labels))
         self._know(all_texts)
         return ids
 

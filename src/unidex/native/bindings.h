@@ -9,7 +9,7 @@
 
 #include "kernels.h"
 
-#define MAX_BUFFERS 60
+#define MAX_BUFFERS 64
 
 typedef struct {
     Py_buffer own[MAX_BUFFERS];

@@ -150,6 +150,7 @@ typedef struct {
 typedef struct {
     int32_t label, row;
     float count, first;
+    int is_name; /* the text begins with all of its words and no others */
 } Match;
 int64_t find_matches(Texts texts, CodePoints points, LabelRows labels, int32_t *starts, Match **found);
 typedef struct {
@@ -228,7 +229,7 @@ int adagrad_rows(const int64_t *ids, const float *gradient, int64_t count, int64
 typedef struct {
     const int64_t *found_ids; /* texts x num_found, of the index; where these are more than it gives, the best count */
     int64_t num_found;
-    int64_t num_index, num_knn, num_lexical, num_matches;
+    int64_t num_index, num_knn, num_lexical, num_matches, num_links;
     int64_t width; /* candidates of a text from all parts together */
     const float *queries; /* texts x dim */
     int64_t dim;
@@ -254,6 +255,8 @@ typedef struct {
     int64_t num_columns;    /* features of a pair */
     const double *rarities; /* what is added to a score, by the frequency of the label */
     int64_t num_rarities;
+    Csr links; /* texts x labels */
+    int has_links;
     Linear linear;
     int has_linear;
 } Search;

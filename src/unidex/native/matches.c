@@ -119,7 +119,8 @@ int64_t find_matches(Texts texts, CodePoints points, LabelRows labels, int32_t *
                     *found = more;
                 }
                 float share = (float)((double)place / (double)total);
-                (*found)[entries++] = (Match){(int32_t)labels.labels[row], (int32_t)row, (float)count, share};
+                int is_name = place + 1 == labels.starts[row + 1] - labels.starts[row];
+                (*found)[entries++] = (Match){(int32_t)labels.labels[row], (int32_t)row, (float)count, share, is_name};
             }
         }
         sort_matches(labels, *found + first, entries - first);

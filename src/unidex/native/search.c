@@ -66,9 +66,15 @@ static int64_t score_texts(const Search *search, Csr knn, int64_t first, int64_t
     FoundMatches found = search->found;
     found.starts += first;
     if (!(done = describe_matches(ids, texts, width, found, search->matched, columns + described * size))) goto done;
+    described += NUM_MATCH_FEATURES;
+    if (search->has_links) {
+        Csr links = rows_from(search->links, first, texts);
+        float *column = columns + described++ * size;
+        for (int64_t at = 0; at < size; at++) column[at] = value_at(links, at / width, known[at]);
+    }
     if (search->has_linear) {
         Linear linear = search->linear;
-        float *column = columns + (described + NUM_MATCH_FEATURES) * size;
+        float *column = columns + described * size;
         linear.rows = rows_from(linear.rows, first, texts);
         done = score_linear(linear, ids, width, column);
         if (done == 1 && !compare_candidates(ids, texts, width, column)) done = NO_MEMORY;
@@ -142,6 +148,7 @@ int64_t search_labels(Search search, int64_t k, int64_t *best_ids, float *best_s
     int64_t texts = search.words.rows, width = search.width, done = NO_MEMORY;
     int64_t most = search.num_knn > search.num_lexical ? search.num_knn : search.num_lexical;
     most = search.num_matches > most ? search.num_matches : most;
+    most = search.num_links > most ? search.num_links : most;
     Csr products[2] = {{.rows = texts}, {.rows = texts}}, left[2] = {search.shares, search.searched};
     Csr right[2] = {search.positives, search.by_word};
     float *values[2] = {NULL, NULL}, *scores = malloc((size_t)(texts * most + 1) * sizeof *scores);
@@ -166,6 +173,8 @@ int64_t search_labels(Search search, int64_t k, int64_t *best_ids, float *best_s
     if (!append_best(products[1], search.num_lexical, ids, width, next, room, scores)) goto done;
     next += search.num_lexical;
     if (!append_best(search.match_scores, search.num_matches, ids, width, next, room, scores)) goto done;
+    next += search.num_matches;
+    if (!append_best(search.links, search.num_links, ids, width, next, room, scores)) goto done;
     for (int64_t text = 0; text < texts; text++) without_repeats(ids + text * width, width);
     for (int64_t first = 0; first < texts; first += TEXTS_AT_ONCE) {
         int64_t number = texts - first < TEXTS_AT_ONCE ? texts - first : TEXTS_AT_ONCE;

@@ -11,13 +11,14 @@ static int has_rows(Csr matrix, Buffers *buffers, int at, int64_t rows) {
    firsts, rows, num_words, ambiguities, rates, texts, positives' values, columns, starts, by_word's values, columns,
    starts, weights, priors, frequencies, idf, labels' values, columns, starts, label_words, label_norms, trees' features,
    ends, thresholds, trees, leaves, values, firsts, rarities, rows of features' values, columns, starts, linear weights'
-   values, columns, starts, biases, score of none, best_ids, best_scores, num_index, num_knn, num_lexical, num_matches,
-   num_columns) -> whether it could. Without a linear part, the texts have no rows of features. */
+   values, columns, starts, biases, score of none, links' values, columns, starts, best_ids, best_scores, num_index,
+   num_knn, num_lexical, num_matches, num_links, num_columns) -> whether it could. Without links or a linear part, the texts have no
+   rows of them. */
 PyObject *py_search_labels(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
-    enum { READ = 57, WRITTEN = 2, ALL = READ + WRITTEN };
+    enum { READ = 60, WRITTEN = 2, ALL = READ + WRITTEN };
     Buffers buffers;
     void *p[ALL];
-    if (count != ALL + 5) return PyErr_Format(PyExc_TypeError, "search_labels takes %d arguments", ALL + 5);
+    if (count != ALL + 6) return PyErr_Format(PyExc_TypeError, "search_labels takes %d arguments", ALL + 6);
     if (!take_all(&buffers, arguments, READ, WRITTEN, p)) return NULL;
     Search search = {.found_ids = p[0], .queries = p[1], .rows = p[2], .head_columns = p[3], .head_weights = p[4],
                      .num_heads = numbers(&buffers, 4, 4), .shares = matrix(&buffers, p, 5), .nearest = p[8],
@@ -27,7 +28,8 @@ PyObject *py_search_labels(PyObject *self, PyObject *const *arguments, Py_ssize_
                      .label_words = {matrix(&buffers, p, 36), p[39], p[40]}, .rarities = p[48],
                      .num_rarities = numbers(&buffers, 48, 8), .num_index = whole(arguments[ALL]),
                      .num_knn = whole(arguments[ALL + 1]), .num_lexical = whole(arguments[ALL + 2]),
-                     .num_matches = whole(arguments[ALL + 3]), .num_columns = whole(arguments[ALL + 4])};
+                     .num_matches = whole(arguments[ALL + 3]), .num_links = whole(arguments[ALL + 4]),
+                     .num_columns = whole(arguments[ALL + 5])};
     int64_t texts = search.words.rows, labels = search.labels = search.label_words.rows.rows;
     int fits = texts > 0 && labels > 0 && search.num_index > 0 && search.num_knn >= 0 && search.num_lexical >= 0;
     fits = fits && search.num_matches >= 0 && numbers(&buffers, 8, 4) == texts;
@@ -38,10 +40,14 @@ PyObject *py_search_labels(PyObject *self, PyObject *const *arguments, Py_ssize_
     fits = fits && numbers(&buffers, 56, 4) == 1 && take_linear(&buffers, p, 49, &search.linear);
     if (!fits) return finish(&buffers, NULL, SIZES);
     search.has_linear = search.linear.rows.rows == texts;
+    search.links = matrix(&buffers, p, 57);
+    search.has_links = search.links.rows == texts;
+    fits = search.has_links ? has_rows(search.links, &buffers, 57, texts) && search.num_links >= 0 : !search.num_links;
+    if (!fits) return finish(&buffers, NULL, SIZES);
     search.match_scores = (Csr){p[15], search.found.labels, search.found.starts, texts, numbers(&buffers, 17, 4)};
     search.dim = numbers(&buffers, 1, 4) / texts;
     search.num_found = numbers(&buffers, 0, 8) / texts;
-    search.width = search.num_index + search.num_knn + search.num_lexical + search.num_matches;
+    search.width = search.num_index + search.num_knn + search.num_lexical + search.num_matches + search.num_links;
     int64_t k = numbers(&buffers, READ, 8) / texts;
     fits = numbers(&buffers, 15, 4) == search.match_scores.entries && is_whole(search.match_scores);
     fits = fits && search.num_found >= search.num_index && numbers(&buffers, 0, 8) == texts * search.num_found;
@@ -54,7 +60,8 @@ PyObject *py_search_labels(PyObject *self, PyObject *const *arguments, Py_ssize_
     }
     fits = fits && numbers(&buffers, 32, 4) == search.num_heads + 2 && numbers(&buffers, 33, 4) == labels;
     fits = fits && numbers(&buffers, 34, 8) == labels && numbers(&buffers, 39, 8) == labels;
-    fits = fits && numbers(&buffers, 40, 8) == labels && search.num_columns == 3 * search.num_heads + 24 + 3 * search.has_linear;
+    fits = fits && numbers(&buffers, 40, 8) == labels;
+    fits = fits && search.num_columns == 3 * search.num_heads + 24 + search.has_links + 3 * search.has_linear;
     fits = fits && take_trees(&buffers, p, 41, search.num_columns, &search.trees);
     if (!fits) return finish(&buffers, NULL, SIZES);
     int64_t done;

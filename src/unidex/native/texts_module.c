@@ -118,7 +118,7 @@ PyObject *py_share_columns(PyObject *self, PyObject *const *arguments, Py_ssize_
 }
 
 /* find_matches(texts, classes, folded, filled, keys, starts, columns, row_starts, labels, by_word, firsts) -> starts,
-   labels, rows, counts, firsts; None where the tables lack a code point */
+   labels, rows, counts, firsts, names; None where the tables lack a code point */
 PyObject *py_find_matches(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     Buffers buffers;
     void *p[10];
@@ -143,17 +143,20 @@ PyObject *py_find_matches(PyObject *self, PyObject *const *arguments, Py_ssize_t
     Py_END_ALLOW_THREADS
     PyObject *result = entries == NOT_FILLED ? Py_NewRef(Py_None) : NULL;
     if (entries >= 0) {
-        PyObject *parts[5] = {bytes_of(starts, (texts.count + 1) * 4)};
+        PyObject *parts[6] = {bytes_of(starts, (texts.count + 1) * 4)};
         for (int part = 1; part < 5; part++) parts[part] = bytes_of(NULL, entries * 4);
-        result = tuple_of(5, parts);
+        parts[5] = bytes_of(NULL, entries);
+        result = tuple_of(6, parts);
         if (result) {
             int32_t *columns[2] = {(int32_t *)PyByteArray_AsString(parts[1]), (int32_t *)PyByteArray_AsString(parts[2])};
             float *values[2] = {(float *)PyByteArray_AsString(parts[3]), (float *)PyByteArray_AsString(parts[4])};
+            uint8_t *names = (uint8_t *)PyByteArray_AsString(parts[5]);
             for (int64_t at = 0; at < entries; at++) {
                 columns[0][at] = found[at].label;
                 columns[1][at] = found[at].row;
                 values[0][at] = found[at].count;
                 values[1][at] = found[at].first;
+                names[at] = (uint8_t)found[at].is_name;
             }
         }
     }

@@ -23,6 +23,7 @@ from unidex.errors import ModelError
 from unidex.scoring.layout import Head, Layout
 from unidex.scoring.lightgbm_library import Trees, fit_trees
 from unidex.scoring.linear_part import LINEAR
+from unidex.scoring.links import LINKS
 from unidex.scoring.matches import MATCHES
 from unidex.scoring.pretrained import PRETRAINED
 from unidex.scoring.rankers import (
@@ -58,21 +59,25 @@ _SETTINGS: dict[str, Any] = {
     "verbose": -1,
 }
 # Features that can only speak for a label: the higher, the better.
-_RISING = frozenset({"dual", "classifier", "label_tree", "knn", "weighted_sum", "linear", *LEXICAL, *PRETRAINED})
+_RISING = frozenset(
+    {"dual", "classifier", "label_tree", "knn", "weighted_sum", "linear", *LINKS, *LEXICAL, *PRETRAINED}
+)
 # Features that explanations show as one part.
 _PARTS = dict.fromkeys((*LEXICAL, *MATCHES, "label_length", "text_length"), "words")
 _PARTS |= dict.fromkeys(PRETRAINED, "pretrained")
 _PARTS |= {"nearest_text": "knn", "best_sum": "weighted_sum"}
 
 
-def feature_names(layout: Layout, *, pretrained: bool = False, linear: bool = False) -> tuple[str, ...]:
-    """The features that a model of this layout has, perhaps with a pretrained part and a linear part."""
+def feature_names(
+    layout: Layout, *, pretrained: bool = False, linear: bool = False, links: bool = False
+) -> tuple[str, ...]:
+    """The features that a model of this layout has, perhaps with a pretrained part, a linear part and links."""
     compared = (*searched_parts(layout), "knn", "weighted_sum", *(PRETRAINED if pretrained else ()))
     with_places = [f"{name}{more}" for name in compared for more in ("", "_gap", "_place")]
     lexical = [f"{name}{more}" for name in LEXICAL for more in ("", "_gap")]
     of_text = ("best_sum", "nearest_text", "frequency", "label_length", "text_length")
-    # Those of matches and of the linear part are the last: compiled code computes the others at once.
-    return (*with_places, *lexical, *of_text, *MATCHES, *(LINEAR if linear else ()))
+    # Those of matches, links and the linear part are the last: compiled code computes the others at once.
+    return (*with_places, *lexical, *of_text, *MATCHES, *(LINKS if links else ()), *(LINEAR if linear else ()))
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,7 @@ class BoostedTreesRanker(Ranker):
 
     fitted: BoostedTrees
     weights: Mapping[Head, float]
-    counts: ClassVar[CandidateCounts] = CandidateCounts(index=30, knn=10, lexical=6, matches=12)
+    counts: ClassVar[CandidateCounts] = CandidateCounts(index=30, knn=10, lexical=6, matches=12, links=6)
     compares_candidates: ClassVar[bool] = True
 
     @property

@@ -22,6 +22,7 @@ from unidex.scoring.layout import Layout
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.lexical_rows import TextRows
 from unidex.scoring.linear_part import LINEAR
+from unidex.scoring.links import LINKS
 from unidex.scoring.matches import MATCHES
 from unidex.scoring.rankers import FeatureColumns, WeightedSum
 from unidex.scoring.ranking_features import Pairs, compute_features
@@ -51,9 +52,10 @@ def describe_at_once(
         return None
     known_names, weights = known_features(layout)
     more = tuple(names)[len(known_names) :]
-    of_linear: tuple[str, ...] = ()
-    if more[-len(LINEAR) :] == LINEAR and pairs.linear is not None:
-        more, of_linear = more[: -len(LINEAR)], LINEAR
+    last: tuple[str, ...] = ()
+    for group, is_there in ((LINEAR, pairs.linear is not None), (LINKS, pairs.queries.links is not None)):
+        if is_there and more[-len(group) :] == group:
+            more, last = more[: -len(group)], (*group, *last)
     if more not in ((), MATCHES) or (more and (lexical.matches is None or pairs.queries.matches is None)):
         return None
     num_texts, num_candidates = pairs.ids_NK.shape
@@ -61,7 +63,7 @@ def describe_at_once(
         knn, nearest_N = _no_scores(num_texts), np.zeros(num_texts, dtype=np.float32)
     else:
         knn, nearest_N = pairs.knn.scores_NL, pairs.knn.nearest_N
-    if tuple(names) != (*known_names, *more, *of_linear) or not native.is_plain(words, knn):
+    if tuple(names) != (*known_names, *more, *last) or not native.is_plain(words, knn):
         return None
     of_labels = _few_labels(pairs, lexical, knn) if lexical.only_texts is None else None
     if of_labels is None:
@@ -89,8 +91,8 @@ def describe_at_once(
         lexical.matches.features(
             pairs.queries.matches, pairs.ids_NK, columns_FNK[len(known_names) : len(known_names) + len(more)]
         )
-    if of_linear:
-        columns_FNK[-len(of_linear) :] = list(compute_features(pairs, of_linear).values())
+    if last:
+        columns_FNK[-len(last) :] = list(compute_features(pairs, last).values())
     found = FeatureColumns(zip(names, columns_FNK, strict=True))
     found.names, found.columns_FNK = tuple(names), columns_FNK
     # Whole numbers, from which the propensity is computed.

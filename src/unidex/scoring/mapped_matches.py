@@ -119,14 +119,14 @@ class MappedMatches(MatchFinder):
         is_old = np.isin(stored.places_NL.indices, np.fromiter(self._changed, dtype=np.int64))
         kept = np.flatnonzero(~is_old)
         parts = (stored, kept, 0), (new, np.arange(len(new.places_NL.indices)), len(self._files.rows))
-        of_texts, labels, counts, firsts, rows = (
+        of_texts, labels, counts, firsts, rows, names = (
             np.concatenate(columns)
             for columns in zip(*(_columns(found, entries, first) for found, entries, first in parts), strict=True)
         )
         order = np.lexsort((labels, of_texts))
         counts_N = np.bincount(of_texts, minlength=len(texts))
         places_NL = csr_from_counts(np.arange(len(order)), labels[order], counts_N, self._num_labels)
-        return Matches(places_NL, counts[order], firsts[order], rows[order])
+        return Matches(places_NL, counts[order], firsts[order], rows[order], names[order])
 
     @cached_property
     def _new(self) -> MatchRows:
@@ -267,10 +267,11 @@ class MappedMatches(MatchFinder):
 
 
 def _columns(found: Matches, entries: NDArray[np.int64], first_row: int) -> tuple[NDArray[Any], ...]:
-    """Text, label, count, first and row of matches."""
+    """Text, label, count, first, row and whether it is a name, of matches."""
     places = found.places_NL.data[entries]
     of_texts, labels = row_of_entries(found.places_NL)[entries], found.places_NL.indices[entries]
-    return of_texts, labels, found.counts_M[places], found.firsts_M[places], found.rows_M[places] + np.int32(first_row)
+    rows = found.rows_M[places] + np.int32(first_row)
+    return of_texts, labels, found.counts_M[places], found.firsts_M[places], rows, found.names_M[places]
 
 
 def _labels_of_rows(num_labels: int, further: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -95,8 +95,9 @@ class MatchRows:
         columns, texts_E = flat[:, 0].astype(np.int64), np.repeat(np.arange(len(texts)), counts_N)
         lengths = self.firsts_U[columns + 1] - self.firsts_U[columns]
         pair_rows, pair_texts = self.rows[places(self.firsts_U[columns], lengths)], np.repeat(texts_E, lengths)
+        sizes_N = np.fromiter(map(len, words_of_texts), dtype=np.int64, count=len(texts))
         if not len(pair_rows):
-            return self._best(len(texts), num_labels, pair_texts, pair_rows, flat[:0, 1], flat[:0, 2])
+            return self._best(sizes_N, num_labels, pair_texts, pair_rows, flat[:0, 1], flat[:0, 2])
         # All words of each pair's row, looked up among those of its text.
         num_words = self.num_words(pair_rows)
         wanted = self.columns[places(self.starts_R[pair_rows], num_words)]
@@ -109,34 +110,37 @@ class MatchRows:
         counts = np.minimum.reduceat(flat[found, 1], starts)
         firsts = np.maximum.reduceat(flat[found, 2], starts)
         chosen = pair_texts[whole], pair_rows[whole], counts[whole], firsts[whole]
-        return self._best(len(texts), num_labels, *chosen)
+        return self._best(sizes_N, num_labels, *chosen)
 
     def _find_by_kernel(self, texts: list[str], num_labels: int) -> Matches:
         of_labels = self.columns, self.starts_R, self.labels_R, self.rows, self.firsts_U
         found = read_texts(native.kernels.find_matches, [texts], self.words_U, self._starts_of_words, *of_labels)
         starts, labels, rows = (np.frombuffer(part, np.int32) for part in found[:3])
-        counts, firsts = (np.frombuffer(part, np.float32) for part in found[3:])
+        counts, firsts = (np.frombuffer(part, np.float32) for part in found[3:5])
         places_NL = unchecked_csr(np.arange(len(labels)), labels, starts, (len(texts), num_labels))
-        return Matches(places_NL, counts, firsts, rows)
+        return Matches(places_NL, counts, firsts, rows, np.frombuffer(found[5], np.bool_))
 
     def _best(
         self,
-        num_texts: int,
+        sizes_N: NDArray[np.int64],
         num_labels: int,
         texts: NDArray[np.int64],
         rows: NDArray[np.int32],
         counts: NDArray[np.float64],
         firsts: NDArray[np.float64],
     ) -> Matches:
-        """The best row of each text and label."""
+        """The best row of each text and label, from its occurrences and the place of its last first one."""
         labels = self.labels_R[rows]
         order = np.lexsort((rows, -counts, -self.num_words(rows), labels, texts))
         texts, labels = texts[order], labels[order]
         best = np.append(True, (texts[1:] != texts[:-1]) | (labels[1:] != labels[:-1]))[: len(texts)]
         chosen = order[best]
-        counts_N = np.bincount(texts[best], minlength=num_texts)
+        counts_N = np.bincount(texts[best], minlength=len(sizes_N))
         places_NL = csr_from_counts(np.arange(len(chosen)), labels[best], counts_N, num_labels)
-        return Matches(places_NL, counts[chosen].astype(np.float32), firsts[chosen].astype(np.float32), rows[chosen])
+        # A name has as many words as stand up to its last one.
+        names = firsts[chosen] + 1 == self.num_words(rows[chosen])
+        shares = (firsts[chosen] / sizes_N[texts[best]]).astype(np.float32)
+        return Matches(places_NL, counts[chosen].astype(np.float32), shares, rows[chosen], names)
 
     def _columns_of(self, words: set[str]) -> dict[str, int]:
         """The column of each word, and perhaps of others; -1 where no label has it."""
@@ -196,8 +200,8 @@ def all_keys(blocks: Iterator[Keys]) -> Keys:
     return np.concatenate(keys), np.cumsum(np.concatenate(counts))
 
 
-def _occurrences(words: list[str], columns_of_words: dict[str, int]) -> list[tuple[int, int, float]]:
-    """Of each word that a label has, by column: its occurrences, and the share of the text before its first one."""
+def _occurrences(words: list[str], columns_of_words: dict[str, int]) -> list[tuple[int, int, int]]:
+    """Of each word that a label has, by column: its occurrences, and the place of the first one."""
     counts: dict[int, int] = {}
     firsts: dict[int, int] = {}
     for place, word in enumerate(words):
@@ -205,4 +209,4 @@ def _occurrences(words: list[str], columns_of_words: dict[str, int]) -> list[tup
         if column >= 0:
             counts[column] = counts.get(column, 0) + 1
             firsts.setdefault(column, place)
-    return [(column, counts[column], firsts[column] / len(words)) for column in sorted(counts)]
+    return [(column, counts[column], firsts[column]) for column in sorted(counts)]

@@ -33,12 +33,14 @@ class Matches:
         counts_M: occurrences.
         firsts_M: share of the text before the first occurrence of all words.
         rows_M: the text of the label that matches.
+        names_M: whether the text begins with all words of the label and no others, as one with that name does.
     """
 
     places_NL: sparse.csr_array
     counts_M: NDArray[np.float32]
     firsts_M: NDArray[np.float32]
     rows_M: NDArray[np.integer[Any]]
+    names_M: NDArray[np.bool_]
 
     def __getitem__(self, texts: Any) -> Matches:
-        return Matches(self.places_NL[texts], self.counts_M, self.firsts_M, self.rows_M)
+        return Matches(self.places_NL[texts], self.counts_M, self.firsts_M, self.rows_M, self.names_M)

@@ -22,6 +22,7 @@ class Queries:
         matches: the labels of which the text has every word; None where no ranker asks for them.
         pretrained: vectors by a frozen encoder; None where the model has none.
         rows: the features of the encoder; None where no linear part reads them.
+        links: the links of the texts to labels, N x L; None where the model has none.
     """
 
     vectors: NDArray[np.float32]
@@ -29,11 +30,12 @@ class Queries:
     pretrained: NDArray[np.float32] | None = None
     matches: Matches | None = None
     rows: sparse.csr_array | None = None
+    links: sparse.csr_array | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def __getitem__(self, texts: Any) -> Queries:
-        found = (self.words, self.pretrained, self.matches, self.rows)
+        found = (self.words, self.pretrained, self.matches, self.rows, self.links)
         parts: list[Any] = [None if part is None else part[texts] for part in found]
         return Queries(self.vectors[texts], *parts)

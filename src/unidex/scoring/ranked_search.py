@@ -20,6 +20,7 @@ from unidex.scoring.boosted_trees import BoostedTreesRanker
 from unidex.scoring.feature_columns import known_features
 from unidex.scoring.layout import Layout
 from unidex.scoring.linear_part import LINEAR, LinearPart, unit_length
+from unidex.scoring.links import LINKS
 from unidex.scoring.matches import MATCHES
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import Ranker
@@ -45,16 +46,17 @@ def rank_at_once(scorer: Scorer, ranker: Ranker, queries: Queries, k: int) -> To
     if by_word is None or of_matches is None:
         return None
     names, weights = known_features(layout)
+    names, links, linear, num_links = (*names, *MATCHES), _EMPTY, _NO_LINEAR, 0
+    if queries.links is not None:
+        names, links, num_links = (*names, *LINKS), queries.links, ranker.counts.links
     if scorer.linear is not None and queries.rows is not None:
-        names = (*names, *MATCHES, *LINEAR)
+        names = (*names, *LINEAR)
         linear = scorer.linear.kernel_arrays(unit_length(queries.rows))
-    else:
-        names, linear = (*names, *MATCHES), _NO_LINEAR
     table, label_rows, trees = scorer.index.all_vectors(), lexical.only_texts, ranker.fitted.tree_scores.arrays
     frequencies_L, (priors_L, highest) = scorer.labels.frequencies, scorer.log_frequencies()
     if table is None or label_rows is None or trees is None or frequencies_L.dtype != np.int64 or layout.has_tree:
         return None
-    matrices = queries.words, knn.positives, by_word, label_rows.rows_RF
+    matrices = queries.words, knn.positives, by_word, label_rows.rows_RF, links
     places_NL = matched.places_NL
     if ranker.features != names or not native.is_plain(*matrices) or places_NL.indices.dtype != np.int32:
         return None
@@ -68,7 +70,7 @@ def rank_at_once(scorer: Scorer, ranker: Ranker, queries: Queries, k: int) -> To
     found = scorer.index.shortlist(queries.vectors, counts.index)
     if found is None:
         found = scorer.index.search(queries.vectors, counts.index).ids
-    width = counts.index + counts.knn + counts.lexical + counts.matches
+    width = counts.index + counts.knn + counts.lexical + counts.matches + num_links
     best = TopK.room(len(queries), min(k, width))
     is_done = native.kernels.search_labels(
         *(found, queries.vectors, table, *_head_columns(layout), *native.arrays_of(knn.shares_of(near))),
@@ -77,8 +79,9 @@ def rank_at_once(scorer: Scorer, ranker: Ranker, queries: Queries, k: int) -> To
         *(places_NL.indptr, places_NL.indices, places_NL.data, matched.counts_M, matched.firsts_M, matched.rows_M),
         *(*of_matches, *native.arrays_of(knn.positives), *native.arrays_of(by_word)),
         *(weights, priors_L, frequencies_L, lexical.idf_of_columns, *native.arrays_of(label_rows.rows_RF)),
-        *(label_rows.num_words_R, label_rows.word_norms_R, *trees, rarities, *linear, best.ids, best.scores),
-        *(counts.index, counts.knn, counts.lexical, counts.matches, len(ranker.features)),
+        *(label_rows.num_words_R, label_rows.word_norms_R, *trees, rarities, *linear, *native.arrays_of(links)),
+        *(best.ids, best.scores, counts.index, counts.knn, counts.lexical, counts.matches, num_links),
+        len(ranker.features),
     )
     return best if is_done else None
 

@@ -116,7 +116,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class CandidateCounts:
-    """How many candidates a text has at most: labels that the index, the kNN part and the lexical part find, matches.
+    """How many candidates a text has at most: of the index, the kNN part and the lexical part, matches, and links.
 
     A pretrained part finds as many by its kNN scores as the kNN part, and as many by cosines as the lexical part.
     """
@@ -125,6 +125,7 @@ class CandidateCounts:
     knn: int = 32
     lexical: int = 0
     matches: int = 0
+    links: int = 0
 
 
 class Ranker(ABC):

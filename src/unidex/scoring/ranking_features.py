@@ -305,6 +305,13 @@ def linear(pairs: Pairs) -> NDArray[np.float32]:
 
 
 @ranking_feature
+def links(pairs: Pairs) -> NDArray[np.float32]:
+    """The number of train texts of the label that have a label which the text is named like."""
+    assert pairs.queries.links is not None
+    return values_at(pairs.queries.links, pairs.ids_NK)
+
+
+@ranking_feature
 def label_length(pairs: Pairs) -> NDArray[np.float32]:
     """The number of words and n-grams of the label."""
     assert pairs.lexical is not None

@@ -28,6 +28,7 @@ from unidex.scoring.label_counts import LabelCounts
 from unidex.scoring.layout import Head, Layout, Mode
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.linear_part import LINEAR, LinearPart
+from unidex.scoring.links import LINKS, Links, best_links, named_labels
 from unidex.scoring.matches import MATCHES
 from unidex.scoring.pretrained import PRETRAINED, PretrainedPart
 from unidex.scoring.queries import Queries
@@ -59,6 +60,7 @@ class Scorer:
         lexical: words of the labels; None where no ranker reads them.
         pretrained: vectors by a frozen encoder; None where no ranker reads them.
         linear: linear classifiers of the labels; None where no ranker reads them.
+        links: between labels; None where no ranker reads them.
     """
 
     layout: Layout
@@ -70,6 +72,7 @@ class Scorer:
     lexical: LexicalPart | None = None
     pretrained: PretrainedPart | None = None
     linear: LinearPart | None = None
+    links: Links | None = None
     _logarithms: tuple[NDArray[np.int64], NDArray[np.float32], int] | None = None
     _removed: tuple[NDArray[np.bool_], NDArray[np.int64]] | None = None
     _fitted_ranker: tuple[int, int, Ranker] | None = None  # with the fitted one and the layout that it was made of
@@ -90,6 +93,7 @@ class Scorer:
             ("lexical", matches, MATCHES),
             ("pretrained", self.pretrained, PRETRAINED),
             ("linear", self.linear, LINEAR),
+            ("links", self.links, LINKS),
         )
         read = set() if self.fitted is None else set(self.ranker().features)
         return next((name for name, part, features in parts if part is None and read.intersection(features)), "")
@@ -98,14 +102,24 @@ class Scorer:
         self, vectors: Vectors, texts: Sequence[str], mode: Mode = "both", prepared: sparse.csr_array | None = None
     ) -> Queries:
         """The queries of texts with these vectors; a linear part reads their prepared form."""
-        words = matches = None
+        words = matches = links = None
         if self.lexical is not None and mode == "both":
             words = self.lexical.rows(texts)
             if self.lexical.matches is not None and (self.fitted is None or MATCHES[0] in self.ranker().features):
                 matches = self.lexical.matches.find(texts)
+                if self.links is not None:
+                    links = self.links.of_texts(named_labels(self.lexical.matches, matches))
         frozen = self.pretrained.encode(texts) if self.pretrained is not None and mode == "both" else None
         rows = prepared if self.linear is not None and mode == "both" else None
-        return Queries(as_array(self.layout.queries(vectors, mode)), words, frozen, matches, rows)
+        return Queries(as_array(self.layout.queries(vectors, mode)), words, frozen, matches, rows, links)
+
+    def learn_links(self, texts: Sequence[str], positives: sparse.csr_array) -> None:
+        """Count the links of further train texts, where there are links."""
+        if self.links is not None:
+            assert self.lexical is not None
+            assert self.lexical.matches is not None
+            finder = self.lexical.matches
+            self.links = self.links.with_texts(named_labels(finder, finder.find(texts)), positives)
 
     def search(
         self,
@@ -180,6 +194,8 @@ class Scorer:
             ids.append(self.lexical.search(queries.words, counts.lexical, hidden_L).ids)
         if self.lexical is not None and self.lexical.matches is not None and queries.matches and counts.matches:
             ids.append(self.lexical.matches.search(queries.matches, counts.matches, hidden_L).ids)
+        if queries.links is not None and counts.links:
+            ids.append(best_links(queries.links, counts.links, hidden_L).ids)
         frozen = self._frozen_knn(queries, features, hidden_L)
         if frozen is not None:
             ids.append(TopK.from_csr(frozen, counts.knn).ids)

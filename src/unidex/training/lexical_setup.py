@@ -1,16 +1,25 @@
-"""The lexical part of a run: the words of labels, and how often train texts that have them have the label."""
+"""The parts of a run that read label texts: their words, how often train texts that have them have the label, links."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from unidex.data.dataset import Dataset
+from unidex.data.dataset import Dataset, Split
 from unidex.features.analyser import Analyser
 from unidex.scoring.lexical import LexicalPart
 from unidex.scoring.lexical_columns import Reading
+from unidex.scoring.links import Links, named_labels, share_of_true_links
+
+logger = logging.getLogger(__name__)
+
+# Where texts and labels are pages that refer to each other, half of all links are true; between packages, 3 in 100 are.
+_MIN_TRUE = 0.1
+_TEXTS_AT_ONCE = 1000
 
 
 def lexical_part(
@@ -29,3 +38,35 @@ def with_other_texts(part: LexicalPart, dataset: Dataset, rows: NDArray[np.int64
     assert part.matches is not None
     part.matches.learn(dataset.train, np.setdiff1d(np.arange(len(dataset.train)), rows))
     return part
+
+
+def links_of(dataset: Dataset, part: LexicalPart, rows: NDArray[np.int64]) -> Links:
+    """The links of these train texts."""
+    split = dataset.train.take(rows)
+    return Links.of(_names(part, split), split.positives)
+
+
+def true_links(dataset: Dataset, part: LexicalPart, rows: NDArray[np.int64]) -> Links | None:
+    """The links of these train texts; None where fewer than a tenth of the links of these texts are their labels."""
+    split = dataset.train.take(rows)
+    names = _names(part, split)
+    links = Links.of(names, split.positives)
+    share = share_of_true_links(links.of_texts(names), split.positives) if len(links) else 0.0
+    if share < _MIN_TRUE:
+        return None
+    logger.info(
+        "Links: %.0f%% of the labels whose own train text has the name of another text among its labels are labels of "
+        "that text too; the ranker reads them.",
+        100 * share,
+    )
+    return links
+
+
+def _names(part: LexicalPart, split: Split) -> sparse.csr_array:
+    """The labels that texts are named like."""
+    assert part.matches is not None
+    blocks = [
+        named_labels(part.matches, part.matches.find(list(split.texts[start : start + _TEXTS_AT_ONCE])))
+        for start in range(0, max(1, len(split)), _TEXTS_AT_ONCE)
+    ]
+    return sparse.csr_array(sparse.vstack(blocks, format="csr"))

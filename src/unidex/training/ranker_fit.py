@@ -70,7 +70,8 @@ class RankerFit:
             found_few = (len(self._linear.weights), len(answered), MIN_TREES)
             logger.info("The ranker has weights of %d features: %d held-out texts are few (trees need %d).", *found_few)
         else:
-            names = feature_names(scorer.layout, pretrained=has_frozen, linear=scorer.linear is not None)
+            has = {"linear": scorer.linear is not None, "links": scorer.links is not None}
+            names = feature_names(scorer.layout, pretrained=has_frozen, **has)
             counts = BoostedTreesRanker.counts
         split = held_out.take(rows_N)
         # Labels that only these texts have show the ranker what it may expect of labels without training texts.

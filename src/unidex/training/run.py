@@ -27,6 +27,7 @@ from unidex.nn.network import Network
 from unidex.scoring.decision_tree import check_installed
 from unidex.scoring.layout import Layout, Weights
 from unidex.scoring.linear_ranker import LinearWeights
+from unidex.scoring.links import LINKS
 from unidex.scoring.rankers import Rarity
 from unidex.storage.allocator import give_back_memory
 from unidex.training.analyser_choice import choose_analyser
@@ -35,7 +36,7 @@ from unidex.training.data_description import describe_data
 from unidex.training.final_recipe import final_recipe
 from unidex.training.fitted_parts import FittedParts, read_fitted, write_fitted
 from unidex.training.held_out import NothingHeldOutError
-from unidex.training.lexical_setup import lexical_part, with_other_texts
+from unidex.training.lexical_setup import lexical_part, links_of, with_other_texts
 from unidex.training.linear_fit import fit_linear
 from unidex.training.loop import Trainer
 from unidex.training.phases import DECAY, SIMULATED_DECAY, changed, decay_recipe, with_metric
@@ -182,6 +183,8 @@ class Run:
                 if validation is None
                 else with_other_texts(validation.lexical, self.dataset, validation.rows)
             )
+            if ranker is not None and set(LINKS) & set(model.scorer.ranker().features):
+                model.scorer.links = links_of(self.dataset, model.scorer.lexical, every)
         return model
 
     def _whole(self, config: Config) -> Config:

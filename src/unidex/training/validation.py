@@ -31,6 +31,7 @@ from unidex.scoring.label_counts import LabelFrequencies
 from unidex.scoring.label_index import build_index
 from unidex.scoring.layout import EVEN, Layout, Weights
 from unidex.scoring.lexical import LexicalPart
+from unidex.scoring.links import Links
 from unidex.scoring.network_metrics import PLACES, metric_value, metrics_of, score_network
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import CandidateCounts, FittedRanker, WeightedSum, part_names
@@ -38,7 +39,7 @@ from unidex.scoring.scorer import Scorer
 from unidex.topk import TopK
 from unidex.training.chosen_rows import chosen
 from unidex.training.held_out import NothingHeldOutError, held_out_rows, held_out_share
-from unidex.training.lexical_setup import lexical_part
+from unidex.training.lexical_setup import lexical_part, true_links
 from unidex.training.linear_fit import fit_linear, obstacle
 from unidex.training.pretrained_vectors import PretrainedVectors
 from unidex.training.ranker_fit import MIN_TREES, RankerFit
@@ -308,6 +309,11 @@ class Validation:
         """The words of the labels."""
         return lexical_part(self.dataset, self.analyser, self.rows, self.folder)
 
+    @cached_property
+    def links(self) -> Links | None:
+        """Links between labels; None where too few of them are true."""
+        return true_links(self.dataset, self.lexical, self.rows)
+
     def _scorer(self, network: Network, config: Config, weights: Weights, *, for_many_texts: bool = False) -> Scorer:
         """The scorer that a model with this network has.
 
@@ -326,8 +332,9 @@ class Validation:
                 )
         where: dict[str, Any] = {"processes": self.processes, "scratch": self.folder}
         index = build_index(network, layout, self.labels, counts, **where, for_many_texts=for_many_texts)
-        lexical = self.lexical if predict.rank == "learned" else None
-        return Scorer(layout, index, LabelFrequencies(counts), knn, lexical=lexical)
+        if predict.rank != "learned":
+            return Scorer(layout, index, LabelFrequencies(counts), knn)
+        return Scorer(layout, index, LabelFrequencies(counts), knn, lexical=self.lexical, links=self.links)
 
     @contextmanager
     def _train_vectors(self, network: Network, layout: Layout) -> Iterator[NDArray[np.float32]]:

@@ -124,7 +124,7 @@ def test_every_feature_is_that_of_a_plain_loop(monkeypatch, texts_at_once):
 def test_every_registered_feature_is_compared_in_this_file():
     compared = {name.removesuffix("_gap").removesuffix("_place") for name in feature_names(TOY.scorer.layout)}
     # The label tree is compared in the contract of scores, the label prior below, a pretrained part in its own file.
-    assert set(FEATURES) == compared | {"label_tree", "label_prior", "pretrained", "pretrained_knn", "linear"}
+    assert set(FEATURES) == compared | {"label_tree", "label_prior", "pretrained", "pretrained_knn", "linear", "links"}
     found = TOY.features(some_candidates(), ["label_prior"])["label_prior"]
     np.testing.assert_allclose(found[1], np.log(1 + TOY.frequencies), atol=1e-6)
 
