@@ -57,6 +57,7 @@ VARIANTS = {
     "more steady epochs": ["train.min_gain=0.02"],
     "decay phase of 4 epochs": ["train.decay_epochs=4"],
     "a fifth held out": ["train.validation=0.2"],
+    "no simulated decay phase": ["train.simulate_decay_up_to=0"],
     "classifiers with label words": ['heads.classifier_parts=["free","text"]'],
     "soft targets of the dual encoder (LEVER)": [],
 }

@@ -2,8 +2,8 @@
 
 ``config.toml``, ``encoder.safetensors``, ``encoder/``, ``labels.jsonl`` or ``labels/``, ``index/`` (classifiers too),
 ``neighbours/`` (the kNN part), ``lexical/``, ``pretrained/``, ``linear/``, ``links/``, ``calibration.json``,
-``ranker.json``, ``metrics.json``, ``train.jsonl``, ``train_texts.numbers``, ``MODEL_CARD.md`` and ``manifest.json``, which has a
-hash of every file.
+``ranker.json``, ``metrics.json``, ``train.jsonl``, ``train_texts.numbers``, ``MODEL_CARD.md`` and ``manifest.json``,
+which has a hash of every file.
 """
 
 from __future__ import annotations

@@ -54,11 +54,8 @@ def true_links(dataset: Dataset, part: LexicalPart, rows: NDArray[np.int64]) -> 
     share = share_of_true_links(links.of_texts(names), split.positives) if len(links) else 0.0
     if share < _MIN_TRUE:
         return None
-    logger.info(
-        "Links: %.0f%% of the labels whose own train text has the name of another text among its labels are labels of "
-        "that text too; the ranker reads them.",
-        100 * share,
-    )
+    percent = 100 * share
+    logger.info("Links between labels: %.0f%% of those of the train texts are true. The ranker reads them.", percent)
     return links
 
 

@@ -96,7 +96,7 @@ def test_links_that_are_mostly_wrong_are_not_used(caplog):
     part = lexical_part(data, PLAIN, rows := np.arange(len(data.train)))
     with caplog.at_level(logging.INFO):
         assert len(true_links(data, part, rows)) > 0
-    assert "Links: 100% of the labels" in caplog.text
+    assert "Links between labels: 100%" in caplog.text
     shuffled = np.random.default_rng(1).permutation(rows)
     wrong = data.train.take(rows)
     wrong = type(wrong).of(wrong.texts, data.train.positives[shuffled])
