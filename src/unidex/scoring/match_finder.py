@@ -30,9 +30,10 @@ from unidex.scoring.matches import Matches
 from unidex.sparse_rows import find_entries, find_sorted, row_of_entries, unchecked_csr
 from unidex.topk import TopK
 
-MAX_LEARNED = 20_000  # training texts in which matches are counted
+MAX_LEARNED = 1 << 20  # training texts in which matches are counted
 _SMOOTHING = 3.0
 _TEXTS_AT_ONCE = 1000
+_COUNTED_AT_ONCE = 1 << 16  # texts; a count takes as long as there are labels
 
 
 class MatchFinder(ABC):
@@ -91,11 +92,18 @@ class MatchFinder(ABC):
         """
         if len(rows) > MAX_LEARNED:
             rows = rows[np.linspace(0, len(rows) - 1, MAX_LEARNED).astype(np.int64)]
-        for start in range(0, len(rows), _TEXTS_AT_ONCE):
-            some = split.take(rows[start : start + _TEXTS_AT_ONCE])
-            found, own = self.find(list(some.texts)).places_NL, some.positives
-            keys, true_keys = (row_of_entries(rows, np.int64) * self.num_labels + rows.indices for rows in (found, own))
-            self.count(found.indices, found.indices[find_sorted(np.sort(true_keys), keys)[1]])
+        for first in range(0, len(rows), _COUNTED_AT_ONCE):
+            counted = rows[first : first + _COUNTED_AT_ONCE]
+            blocks = range(0, len(counted), _TEXTS_AT_ONCE)
+            found = [self._matched(split.take(counted[start : start + _TEXTS_AT_ONCE])) for start in blocks]
+            matched, right = (np.concatenate(labels) for labels in zip(*found, strict=True))
+            self.count(matched, right)
+
+    def _matched(self, split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The label of each match in training texts, and those of the right ones."""
+        found, own = self.find(list(split.texts)).places_NL, split.positives
+        keys, true_keys = (row_of_entries(rows, np.int64) * self.num_labels + rows.indices for rows in (found, own))
+        return found.indices, found.indices[find_sorted(np.sort(true_keys), keys)[1]]
 
     def scores(self, matches: Matches) -> sparse.csr_array:
         """How likely matches are right, N x L: by their rate, and more so the more often they occur."""
