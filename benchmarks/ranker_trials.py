@@ -11,7 +11,10 @@ without ...          a ranker that neither reads these features nor gets the can
 free trees           trees that may follow the held-out texts in any direction, without monotone constraints
 rising matches       trees whose score never falls where a match is more frequent, earlier, longer or more often right
 three match features the same without the other features of matches
-larger trees         60 trees of 15 leaves at a learning rate of 0.15, in place of 150 of 7 at 0.1
+larger trees         60 trees of 15 leaves at a learning rate of 0.15, in place of 150 at 0.1
+7 leaves             trees of 7 leaves, as with few held-out texts
+15 leaves            trees of 15 leaves, as with many held-out texts
+without links        a ranker that does not read links
 three fits           the mean of three such rankers
 three small fits     the mean of three rankers with a third of the trees each, at three times the learning rate
 three fits to thirds the mean of three rankers, each fitted to two thirds of the held-out texts
@@ -45,6 +48,7 @@ from unidex.data.read_options import ReadOptions
 from unidex.metrics.evaluation import places_needed
 from unidex.scoring import boosted_trees
 from unidex.scoring.boosted_trees import BoostedTrees, BoostedTreesRanker, feature_names
+from unidex.scoring.links import LINKS
 from unidex.scoring.matches import MATCHES
 from unidex.scoring.queries import Queries
 from unidex.scoring.rankers import CandidateCounts, Candidates, Features, Rarity, WeightedSum
@@ -86,6 +90,7 @@ PARTS = {
     ),
     "without gaps and places": Part(("_gap", "_place")),
     "without linear classifiers": Part(("linear",)),
+    "without links": Part(LINKS, replace(BoostedTreesRanker.counts, links=0)),
     "three match features": Part(("match_texts", "match_words", "match_ambiguity", "num_matches")),
 }
 
@@ -106,7 +111,8 @@ class Pairs:
     ) -> Pairs:
         """The candidates of texts by a scorer, whose kNN part has these train texts, without a part of the ranker."""
         layout = scorer.layout
-        names = without.names(feature_names(layout, linear=scorer.linear is not None))
+        parts = {"linear": scorer.linear is not None, "links": scorer.links is not None}
+        names = without.names(feature_names(layout, **parts))
         found = scorer.candidates(queries, without.counts, (*names, "label_prior"))
         rows = scorer.index.vectors(np.arange(scorer.index.num_ids))
         columns = {"dual": slice(0, layout.dual), "classifier": slice(layout.dual, layout.num_head_columns)}
@@ -216,6 +222,8 @@ ROWS = (
     "rising matches",
     "free trees",
     "larger trees",
+    "7 leaves",
+    "15 leaves",
     "three fits",
     "three small fits",
     "three fits to thirds",
@@ -265,15 +273,20 @@ class Judge:
         settings |= {"feature_fraction": 0.5} if is_free else {}
         settings |= {"learning_rate": 3 * settings["learning_rate"]} if is_small else {}
         trees = boosted_trees._NUM_TREES // (3 if is_small else 1)
+        many_texts = boosted_trees._MANY_TEXTS
         if name == "larger trees":
             settings, trees = settings | {"learning_rate": 0.15, "num_leaves": 15}, 60
+        if name in ("7 leaves", "15 leaves"):
+            many_texts = len(ids) + (name == "7 leaves")
         own, matches = boosted_trees._direction, RISING if "match" in name and "without" not in name else {}
         direction = (lambda name: 0) if is_free else (lambda name: matches.get(name, own(name)))
         power = 0.25 if name == "rare pairs weigh less" else boosted_trees._FIT_POWER
         patched = {"_SETTINGS": settings, "_direction": direction, "_NUM_TREES": trees, "_FIT_POWER": power}
+        patched |= {"_MANY_TEXTS": many_texts}
         with mock.patch.multiple(boosted_trees, **patched):
             some = {name: values[counts] for name, values in known.items()}
-            fitted = BoostedTrees.fit(some, contains(self.split.positives, ids)[counts], self.rarity)
+            hits = contains(self.split.positives, ids)[counts]
+            fitted = BoostedTrees.fit(some, hits, self.rarity, num_texts=len(ids))
         columns = boosted_trees._columns(asked, fitted.names)
         return fitted.tree_scores(columns).reshape(next(iter(asked.values())).shape)
 

@@ -41,10 +41,12 @@ from unidex.scoring.tree_scores import TreeScores, checked_text
 
 _FIT_POWER = 0.5
 _NUM_TREES = 150
+# Trees of more leaves gain with many held-out texts, and fit the chance of few.
+_LEAVES, _LEAVES_OF_MANY, _MANY_TEXTS = 7, 15, 3000
 _SETTINGS: dict[str, Any] = {
     "objective": "binary",
     "learning_rate": 0.1,
-    "num_leaves": 7,
+    "num_leaves": _LEAVES,
     "min_data_in_leaf": 50,
     "feature_fraction": 0.8,
     "bagging_fraction": 0.8,
@@ -96,14 +98,27 @@ class BoostedTrees:
 
     @classmethod
     def fit(
-        cls, features: Features, hits: NDArray[np.bool_], rarity: Rarity, counts: NDArray[np.float32] | float = 1.0
+        cls,
+        features: Features,
+        hits: NDArray[np.bool_],
+        rarity: Rarity,
+        counts: NDArray[np.float32] | float = 1.0,
+        *,
+        num_texts: int = 0,
     ) -> BoostedTrees:
-        """Fit trees to the features of pairs of texts and labels, of which ``hits`` tells the right ones.
+        """Fit trees to the features of pairs of texts and labels.
 
-        ``counts`` is how many pairs each of them stands for.
+        Args:
+            features: of the pairs, by name.
+            hits: which pairs are right.
+            rarity: what favours rare labels.
+            counts: how many pairs each of them stands for.
+            num_texts: number of held-out texts.
         """
         weights = np.where(hits, rarity.inverse_propensities(features["frequency"]) ** _FIT_POWER, 1.0) * counts
         settings = _SETTINGS | {"monotone_constraints": [_direction(name) for name in features]}
+        if num_texts >= _MANY_TEXTS:
+            settings |= {"num_leaves": _LEAVES_OF_MANY}
         text = fit_trees(_columns(features, tuple(features)), hits, weights, settings, _NUM_TREES)
         # Without the list of parameters at its end, which prediction does not read.
         return cls(tuple(features), text.split("\nfeature_importances:")[0], rarity)

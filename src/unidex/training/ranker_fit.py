@@ -109,7 +109,9 @@ class RankerFit:
                 return self._linear.fit(features, self._hits_NK, pairs_NK)
             counts_NK = pair_counts(self._hits_NK, features["weighted_sum_place"])
             of_pairs, hits = self._flat(pairs := pairs_NK & (counts_NK > 0))
-            return BoostedTrees.fit(of_pairs, hits, self._rarity, counts_NK[pairs])
+            # A half of them gets the trees of all, so that probabilities fit the final scores.
+            texts = len(self._known_NK)
+            return BoostedTrees.fit(of_pairs, hits, self._rarity, counts_NK[pairs], num_texts=texts)
         of_pairs, hits = self._flat(pairs_NK)
         weight = self._predict.decision_tree_weight
         return DecisionTreeFusion.fit(

@@ -286,3 +286,12 @@ def test_a_ranker_asks_for_few_candidates_and_gives_the_weights_of_heads(fitted)
     assert ranker.compares_candidates
     assert dict(ranker.head_weights) == {"dual": 0.3, "classifier": 0.7}
     assert ranker.features == fitted.names
+
+
+@pytest.mark.parametrize(("num_texts", "leaves"), [(0, 7), (2999, 7), (3000, 15)])
+def test_trees_of_many_texts_have_more_leaves(num_texts, leaves):
+    rng = np.random.default_rng(0)
+    features = {"frequency": rng.integers(1, 50, 6000), "dual": rng.random(6000), "best_sum": rng.random(6000)}
+    chances = features["dual"] * (1 + np.sin(9 * features["best_sum"])) / 2
+    fitted = BoostedTrees.fit(features, rng.random(6000) < chances, Rarity(0.05, 100, 0.55, 1.5), num_texts=num_texts)
+    assert max(line.count(" ") + 1 for line in fitted.trees.splitlines() if line.startswith("leaf_value=")) == leaves
