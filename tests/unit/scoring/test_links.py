@@ -13,6 +13,7 @@ from unidex import native
 from unidex.errors import ModelError
 from unidex.features.analyser import PLAIN
 from unidex.model.explanation import explain
+from unidex.model.incremental import teach
 from unidex.model.model import Model
 from unidex.scoring.label_matches import LabelMatches
 from unidex.scoring.links import LINKS, Links, named_labels, share_of_true_links
@@ -143,3 +144,20 @@ def test_a_model_with_links_keeps_them_in_its_folder(folder, tmp_path):
     one, other = (some.topk(texts, 3) for some in (model, Model.load(tmp_path / "copy")))
     assert np.array_equal(one.ids, other.ids)
     assert np.array_equal(one.scores, other.scores)
+
+
+def test_taught_texts_link_once(folder):
+    model, data = Model.load(folder), pages(num_pages=1200)
+    links, texts = model.scorer.links, list(data.test.texts[:4])
+    page = int(data.test.positives.indices[0])
+    none = sparse.csr_array((4, 1200), dtype=np.float32)
+    one = none.tolil()
+    one[0, page] = 1
+    teach(model, texts, sparse.csr_array(one))
+    assert len(model.scorer.links) == len(links) + 1
+    # The text and its label are known now, and a second one with another label is a further link.
+    one[0, (page + 1) % 1200] = 1
+    teach(model, texts, sparse.csr_array(one))
+    assert len(model.scorer.links) == len(links) + 2
+    asked = csr(np.eye(1200)[[page]], 1200)
+    assert model.scorer.links.of_texts(asked).max() == links.of_texts(asked).max()
