@@ -15,6 +15,8 @@ import unidex
 from helpers.synthetic import QUICK, topics
 from helpers.waits import PATIENCE
 from page_picture import Service, chromium_arguments, find_chromium
+from unidex.scoring.boosted_trees import _PARTS
+from unidex.scoring.ranking_features import FEATURES
 from unidex.verbs.calibrate import calibrate
 from unidex.verbs.train import train
 
@@ -41,6 +43,14 @@ def test_page_scripts_never_parse_html_or_run_strings():
     forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|\beval\b|new Function"
     for script in SCRIPTS:
         assert not re.search(forbidden, re.sub(r"//.*", "", script.read_text(encoding="utf-8"))), script.name
+
+
+def test_the_page_names_every_part_of_a_score():
+    script = (FOLDER / "reasons.js").read_text(encoding="utf-8")
+    named = set(re.findall(r"(\w+): \"", script[script.index("const PARTS") : script.index("};")]))
+    # Comparisons within the text belong to their feature, and a decision tree and the base are no features.
+    parts = {_PARTS.get(feature, feature) for feature in FEATURES} | {"decision_tree", "base"}
+    assert named == parts
 
 
 def test_the_page_has_no_inline_script_or_style():

@@ -5,7 +5,8 @@ import { call, isAborted } from "./service.js";
 
 const PARTS = {
   dual: "Dual encoder", classifier: "Classifier", label_tree: "Label tree", decision_tree: "Decision tree", knn: "Nearest texts (kNN)",
-  label_prior: "Label prior", weighted_sum: "Weighted sum", words: "Shared words", pretrained: "Pretrained encoder", frequency: "Frequency of the label", base: "Average candidate",
+  linear: "Linear classifier", links: "Links between labels", label_prior: "Label prior", weighted_sum: "Weighted sum", words: "Shared words",
+  pretrained: "Pretrained encoder", frequency: "Frequency of the label", base: "Average candidate",
 };
 const STRONGEST = 6;
 
