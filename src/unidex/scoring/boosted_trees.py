@@ -42,7 +42,7 @@ from unidex.scoring.tree_scores import TreeScores, checked_text
 _FIT_POWER = 0.5
 _NUM_TREES = 150
 # Trees of more leaves gain with many held-out texts, and fit the chance of few.
-_LEAVES, _LEAVES_OF_MANY, _MANY_TEXTS = 7, 15, 3000
+_LEAVES, _LEAVES_OF_MANY, _MANY_TEXTS = 7, 15, 3500
 _SETTINGS: dict[str, Any] = {
     "objective": "binary",
     "learning_rate": 0.1,

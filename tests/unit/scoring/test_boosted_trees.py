@@ -288,7 +288,7 @@ def test_a_ranker_asks_for_few_candidates_and_gives_the_weights_of_heads(fitted)
     assert ranker.features == fitted.names
 
 
-@pytest.mark.parametrize(("num_texts", "leaves"), [(0, 7), (2999, 7), (3000, 15)])
+@pytest.mark.parametrize(("num_texts", "leaves"), [(0, 7), (3499, 7), (3500, 15)])
 def test_trees_of_many_texts_have_more_leaves(num_texts, leaves):
     rng = np.random.default_rng(0)
     features = {"frequency": rng.integers(1, 50, 6000), "dual": rng.random(6000), "best_sum": rng.random(6000)}
