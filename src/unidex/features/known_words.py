@@ -149,12 +149,15 @@ class KnownWords:
     def _describe(self, words: list[str]) -> dict[str, _Word]:
         """Look up words, their parts and their n-grams, all at once."""
         strings: list[str] = []
+        parts: list[str]
         seeds: list[int] = []
         sizes: list[tuple[int, int]] = []
         size = min(max(_NGRAM, self._features.settings.chars_min), self._features.settings.chars_max)
         for word in words:
-            letters = fold(word)
-            parts = [fold(part) for part in parts_in(word)]
+            if word.isascii() and word.isalpha() and word.islower():
+                letters, parts = word, []  # most words are, and to ask costs less than to take them apart
+            else:
+                letters, parts = fold(word), [fold(part) for part in parts_in(word)]
             marked = MARK + letters + MARK
             ngrams = [marked[at : at + size] for at in range(len(marked) - size + 1)] if len(marked) > size else []
             strings += [letters, *parts, *ngrams]

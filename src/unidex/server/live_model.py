@@ -131,10 +131,10 @@ class LiveModel:
                 specific = request.most_specific
                 if specific is None:
                     specific = self.model.config.predict.most_specific
-                shown = {"language": language, "most_specific": specific}
                 rows = [
                     Prediction(
-                        predictions.row(number, request.k, minimum, **shown), None if known is None else known[number]
+                        predictions.row(number, request.k, minimum, language=language, most_specific=specific),
+                        None if known is None else known[number],
                     )
                     for number in numbers
                 ]
