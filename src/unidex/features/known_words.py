@@ -15,6 +15,7 @@ Shapes: N texts, W words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +37,10 @@ _MAX_RANDOM = 1000
 _NGRAM = 4
 
 
-# Of a word: 1 if it is known and 0 if not, its familiarity times its idf, and its idf.
-_Word = tuple[float, float, float]
+# Of a word: 1 if it is known and 0 if not, its familiarity times its idf, and its idf. As the bytes of three float64,
+# because those are joined quickly.
+_Word = bytes
+_WORD_SIZE = 24
 
 
 class Shares(NamedTuple):
@@ -113,8 +116,7 @@ class KnownWords:
 
     def _shares(self, texts: Sequence[str]) -> Shares:
         words_of_texts = [words_in(text) for text in self._features.analyser.texts(texts)]
-        known = self._all(words_of_texts)
-        values_W3 = np.array([known[word] for words in words_of_texts for word in words]).reshape(-1, 3)
+        values_W3 = np.frombuffer(b"".join(self._all(words_of_texts))).reshape(-1, 3)
         counts_N = np.fromiter(map(len, words_of_texts), dtype=np.int64, count=len(texts))
         row_of_word = np.repeat(np.arange(len(texts)), counts_N)
         known_N, familiar_N, idf_N = (np.bincount(row_of_word, column, len(texts)) for column in values_W3.T)
@@ -129,46 +131,59 @@ class KnownWords:
         others = random_texts(some, min(len(texts), _MAX_RANDOM))
         return self.shares(texts).familiarity_N, self.shares(others).familiarity_N
 
-    def _all(self, words_of_texts: Iterable[list[str]]) -> dict[str, _Word]:
-        known = self._memory
-        wanted = set().union(*words_of_texts)
-        if new := [word for word in wanted if word not in known]:
-            described = self._describe(new)
-            if len(known) + len(described) > _MAX_WORDS:
-                self._memory = {}
-                known = {word: known[word] for word in wanted if word in known} | described
-            # In place: a copy of many words would cost each batch more than its new words do.
-            self._memory.update(described)
-        return known
+    def _all(self, words_of_texts: Iterable[list[str]]) -> list[_Word]:
+        """What is known of each word, text after text."""
+        words, known = list(chain.from_iterable(words_of_texts)), self._memory
+        try:
+            return [known[word] for word in words]
+        except KeyError:
+            wanted = set(words)
+        described = self._describe([word for word in wanted if word not in known])
+        if len(known) + len(described) > _MAX_WORDS:
+            self._memory = {}
+            known = {word: known[word] for word in wanted if word in known} | described
+        # In place: a copy of many words would cost each batch more than its new words do.
+        self._memory.update(described)
+        return [known[word] for word in words]
 
     def _describe(self, words: list[str]) -> dict[str, _Word]:
         """Look up words, their parts and their n-grams, all at once."""
         strings: list[str] = []
+        parts: list[str]
         seeds: list[int] = []
-        ends: list[tuple[int, int]] = []
+        sizes: list[tuple[int, int]] = []
         size = min(max(_NGRAM, self._features.settings.chars_min), self._features.settings.chars_max)
         for word in words:
-            letters = fold(word)
-            parts = [fold(part) for part in parts_in(word)]
+            if word.isascii() and word.isalpha() and word.islower():
+                letters, parts = word, []  # most words are, and to ask costs less than to take them apart
+            else:
+                letters, parts = fold(word), [fold(part) for part in parts_in(word)]
             marked = MARK + letters + MARK
             ngrams = [marked[at : at + size] for at in range(len(marked) - size + 1)] if len(marked) > size else []
             strings += [letters, *parts, *ngrams]
             seeds += [WORD_SEED] * (1 + len(parts)) + [NGRAM_SEED] * len(ngrams)
-            ends.append((len(strings) - len(ngrams), len(strings)))
+            sizes.append((len(parts), len(ngrams)))
         lengths = np.fromiter(map(len, strings), dtype=np.int64, count=len(strings))
         keys = keys_of_strings(codes_of("".join(strings)), lengths, np.array(seeds, dtype=np.uint64))
         vocabulary = self._features.vocabulary
         places, has_id = find_sorted(vocabulary.keys, keys)
         is_known = has_id | find_sorted(self._label_keys, keys)[1]
-        found = {}
-        start = 0
-        for word, (middle, end) in zip(words, ends, strict=True):
-            whole = bool(is_known[start] or (middle > start + 1 and is_known[start + 1 : middle].all()))
-            ngrams_known = float(has_id[middle:end].mean()) if end > middle else 0.0
-            idf = float(self._features.idf[vocabulary.ids[places[start]]]) if has_id[start] else self._idf_of_unknown
-            found[word] = float(whole), idf * (1.0 if whole else ngrams_known), idf
-            start = end
-        return found
+        # Of each word the strings are itself, its parts and its n-grams; counts of all words at once.
+        num_parts_U, num_ngrams_U = np.array(sizes, dtype=np.int64).reshape(-1, 2).T
+        ends_U = np.cumsum(1 + num_parts_U + num_ngrams_U)
+        middles_U = ends_U - num_ngrams_U
+        firsts_U = middles_U - num_parts_U - 1
+        have_id, are_known = (np.append(0, np.cumsum(marks)) for marks in (has_id, is_known))
+        whole_U = is_known[firsts_U]
+        whole_U |= (num_parts_U > 0) & (are_known[middles_U] - are_known[firsts_U + 1] == num_parts_U)
+        values_U3 = np.empty((len(words), 3))
+        idf_U = np.full(len(words), self._idf_of_unknown)
+        own = np.flatnonzero(has_id[firsts_U])
+        idf_U[own] = self._features.idf[vocabulary.ids[places[firsts_U[own]]]]
+        ngrams_known_U = (have_id[ends_U] - have_id[middles_U]) / np.maximum(num_ngrams_U, 1)
+        values_U3.T[:] = whole_U, idf_U * np.where(whole_U, 1.0, ngrams_known_U), idf_U
+        packed = values_U3.tobytes()
+        return {word: packed[_WORD_SIZE * at : _WORD_SIZE * (at + 1)] for at, word in enumerate(words)}
 
 
 def random_texts(texts: Sequence[str], num_texts: int, seed: int = 0) -> list[str]:

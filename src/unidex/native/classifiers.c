@@ -33,11 +33,19 @@ static void shuffle(int32_t *order, int64_t count, uint64_t *state) {
     }
 }
 
-/* Fit one label to its examples, whose values are 1 or -1. The weights, all 0 before, have the bias behind them. */
-static void fit_one(Csr texts, Csr examples, int64_t label, int64_t features, Descent descent, uint64_t state,
-                    float *weights, float *alphas, int32_t *order) {
-    int32_t first = examples.starts[label];
-    int64_t count = examples.starts[label + 1] - first;
+/* The examples of a label: rows of texts, and their sides, 1 or -1. */
+typedef struct {
+    Csr texts;
+    const int32_t *rows;
+    const float *sides;
+    int64_t count;
+} Examples;
+
+/* Fit one label to its examples. The weights, all 0 before, have the bias behind them. */
+static void fit_one(Examples examples, int64_t features, Descent descent, uint64_t state, float *weights, float *alphas,
+                    int32_t *order) {
+    Csr texts = examples.texts;
+    int64_t count = examples.count;
     const float ridge = 0.5f / descent.cost;
     for (int64_t at = 0; at < count; at++) {
         alphas[at] = 0;
@@ -47,9 +55,9 @@ static void fit_one(Csr texts, Csr examples, int64_t label, int64_t features, De
         float largest = 0;
         shuffle(order, count, &state);
         for (int64_t place = 0; place < count; place++) {
-            int32_t at = order[place], text = examples.columns[first + at];
-            if (place + 1 < count) fetch_row(texts, examples.columns[first + order[place + 1]]);
-            float side = examples.values[first + at], alpha = alphas[at];
+            int32_t at = order[place], text = examples.rows[at];
+            if (place + 1 < count) fetch_row(texts, examples.rows[order[place + 1]]);
+            float side = examples.sides[at], alpha = alphas[at];
             float slope = side * (product(texts, text, weights) + weights[features]) - 1 + ridge * alpha;
             if (alpha == 0 && slope >= 0) continue;
             if (fabsf(slope) > largest) largest = fabsf(slope);
@@ -68,70 +76,179 @@ static void fit_one(Csr texts, Csr examples, int64_t label, int64_t features, De
     }
 }
 
-/* Whether every example is a text, whose columns are features. Other texts are not looked at: there may be millions of
-   them, and each block of labels comes here. */
-static int are_texts(Csr texts, Csr examples, int64_t features) {
-    for (int32_t at = examples.starts[0]; at < examples.starts[examples.rows]; at++) {
+/* Whether the examples of a label are texts. Other texts are not looked at: there may be millions of them, and each block
+   of labels comes here. */
+static int are_texts(Csr texts, Csr examples, int64_t label) {
+    for (int32_t at = examples.starts[label]; at < examples.starts[label + 1]; at++) {
         int32_t text = examples.columns[at];
         if (text < 0 || text >= texts.rows) return 0;
         if (texts.starts[text] < 0 || texts.starts[text] > texts.starts[text + 1] ||
             texts.starts[text + 1] > texts.entries)
             return 0;
+    }
+    return 1;
+}
+
+/* Whether the columns of these texts are features. */
+static int have_features(Examples examples, int64_t features) {
+    Csr texts = examples.texts;
+    for (int64_t at = 0; at < examples.count; at++) {
+        int32_t text = examples.rows[at];
         for (int32_t entry = texts.starts[text]; entry < texts.starts[text + 1]; entry++)
             if (texts.columns[entry] < 0 || texts.columns[entry] >= features) return 0;
     }
     return 1;
 }
 
+enum { GATHERED = 1 << 17 }; /* entries; of labels with more, texts are read where they are */
+
+/* The texts of one label side by side, with features numbered as they come up: texts and weights of most labels fit into
+   the nearest cache then. */
+typedef struct {
+    float *values;
+    int32_t *columns, *starts, *rows; /* rows: 0, 1, 2, ... */
+    int32_t *features;                /* the feature of each number */
+    int32_t *number_of;               /* the number of each feature, -1 for none */
+    int64_t used;                     /* numbers */
+} Gathered;
+
+/* Room for labels of so many entries and texts. One piece: several would go back to the system with each block of labels,
+   and come again page by page. */
+static int make_gathered(Gathered *own, int64_t features, int64_t most, int64_t longest) {
+    int32_t *room = malloc((size_t)(3 * most + 2 * longest + features + 3) * sizeof *room);
+    *own = (Gathered){NULL, room, NULL, NULL, NULL, NULL, 0};
+    if (!room) return 0;
+    own->features = room + most;
+    own->number_of = own->features + most;
+    own->starts = own->number_of + features;
+    own->rows = own->starts + longest + 1;
+    own->values = (float *)(own->rows + longest);
+    for (int64_t at = 0; at < features; at++) own->number_of[at] = -1;
+    for (int64_t at = 0; at < longest; at++) own->rows[at] = (int32_t)at;
+    return 1;
+}
+
+static void free_gathered(Gathered *own) { free(own->columns); }
+
+/* The gathered examples; 0 where a column is no feature. */
+static int gather(Gathered *own, Examples *examples, int64_t features) {
+    Csr texts = examples->texts;
+    int32_t entries = 0, used = 0;
+    own->starts[0] = 0;
+    for (int64_t at = 0; at < examples->count; at++) {
+        if (at + 1 < examples->count) fetch_row(texts, examples->rows[at + 1]);
+        int32_t text = examples->rows[at];
+        for (int32_t entry = texts.starts[text]; entry < texts.starts[text + 1]; entry++) {
+            int32_t feature = texts.columns[entry];
+            if (feature < 0 || feature >= features) return 0;
+            int32_t *number = own->number_of + feature;
+            if (*number < 0) {
+                own->features[used] = feature;
+                *number = used++;
+            }
+            own->values[entries] = texts.values[entry];
+            own->columns[entries++] = *number;
+        }
+        own->starts[at + 1] = entries;
+    }
+    for (int32_t at = 0; at < used; at++) own->number_of[own->features[at]] = -1;
+    own->used = used;
+    examples->texts = (Csr){own->values, own->columns, own->starts, examples->count, entries};
+    examples->rows = own->rows;
+    return 1;
+}
+
+/* The weights that were kept so far. */
+typedef struct {
+    float **values;
+    int32_t **columns;
+    int64_t kept, room;
+} Kept;
+
+/* Keep a weight unless it is below the least one; 0 without memory. */
+static int keep_weight(Kept *found, float weight, int32_t column, float least) {
+    if (weight == 0 || fabsf(weight) < least) return 1;
+    if (found->kept == found->room) {
+        float *more_values = realloc(*found->values, (size_t)(found->room * 2) * sizeof *more_values);
+        if (more_values) *found->values = more_values;
+        int32_t *more_columns = realloc(*found->columns, (size_t)(found->room * 2) * sizeof *more_columns);
+        if (more_columns) *found->columns = more_columns;
+        found->room *= 2;
+        if (!more_values || !more_columns || found->room > INT32_MAX) return 0;
+    }
+    (*found->values)[found->kept] = weight;
+    (*found->columns)[found->kept++] = column;
+    return 1;
+}
+
+/* The entries of the texts of a label. */
+static int64_t count_entries(Csr texts, Csr examples, int64_t label) {
+    int64_t entries = 0;
+    for (int32_t at = examples.starts[label]; at < examples.starts[label + 1]; at++)
+        entries += texts.starts[examples.columns[at] + 1] - texts.starts[examples.columns[at]];
+    return entries;
+}
+
 /* Classifiers of all labels: the weights that are not below the least one, label after label, where each label starts,
    and the biases. The number of weights, WRONG or NO_MEMORY. */
 int64_t fit_classifiers(Csr texts, Csr examples, int64_t features, Descent descent, float **values, int32_t **columns,
                         int32_t *starts, float *biases) {
-    int64_t kept = 0, room = 1 << 16, longest = 0;
-    if (!is_whole(examples) || !are_texts(texts, examples, features)) return WRONG;
-    for (int64_t label = 0; label < examples.rows; label++)
-        if (examples.starts[label + 1] - examples.starts[label] > longest)
-            longest = examples.starts[label + 1] - examples.starts[label];
-    float *weights = calloc((size_t)features + 1, sizeof *weights), *alphas = malloc((size_t)(longest + 1) * sizeof *alphas);
+    int64_t longest = 0, most = 0;
+    if (!is_whole(examples)) return WRONG;
+    for (int64_t label = 0; label < examples.rows; label++) {
+        if (!are_texts(texts, examples, label)) return WRONG;
+        int64_t count = examples.starts[label + 1] - examples.starts[label], entries = count_entries(texts, examples, label);
+        longest = count > longest ? count : longest;
+        most = entries > most && entries <= GATHERED ? entries : most;
+    }
+    Kept found = {values, columns, 0, 1 << 16};
+    float *weights = calloc((size_t)(features > most ? features : most) + 1, sizeof *weights);
+    float *alphas = malloc((size_t)(longest + 1) * sizeof *alphas);
     int32_t *order = malloc((size_t)(longest + 1) * sizeof *order);
-    *values = malloc((size_t)room * sizeof **values);
-    *columns = malloc((size_t)room * sizeof **columns);
-    int is_done = weights && alphas && order && *values && *columns;
+    *values = malloc((size_t)found.room * sizeof **values);
+    *columns = malloc((size_t)found.room * sizeof **columns);
+    Gathered own;
+    int is_done = make_gathered(&own, features, most, longest) && weights && alphas && order && *values && *columns;
+    int64_t done = is_done ? 1 : NO_MEMORY;
     starts[0] = 0;
-    for (int64_t label = 0; is_done && label < examples.rows; label++) {
+    for (int64_t label = 0; done == 1 && label < examples.rows; label++) {
         int32_t first = examples.starts[label];
+        Examples some = {texts, examples.columns + first, examples.values + first, examples.starts[label + 1] - first};
         uint64_t state = 0x9E3779B97F4A7C15u * (uint64_t)(label + 1);
-        fit_one(texts, examples, label, features, descent, state, weights, alphas, order);
-        biases[label] = weights[features];
-        weights[features] = 0;
-        for (int32_t at = first; is_done && at < examples.starts[label + 1]; at++) {
-            int32_t text = examples.columns[at];
-            for (int32_t entry = texts.starts[text]; entry < texts.starts[text + 1]; entry++) {
-                int32_t column = texts.columns[entry];
-                float weight = weights[column];
-                weights[column] = 0;
-                if (weight == 0 || fabsf(weight) < descent.least) continue;
-                if (kept == room) {
-                    float *more_values = realloc(*values, (size_t)(room * 2) * sizeof *more_values);
-                    if (more_values) *values = more_values;
-                    int32_t *more_columns = realloc(*columns, (size_t)(room * 2) * sizeof *more_columns);
-                    if (more_columns) *columns = more_columns;
-                    room *= 2;
-                    if (!more_values || !more_columns || room > INT32_MAX) {
-                        is_done = 0;
-                        break;
-                    }
+        if (count_entries(texts, examples, label) <= GATHERED) {
+            if (!gather(&own, &some, features)) {
+                done = WRONG;
+                break;
+            }
+            fit_one(some, own.used, descent, state, weights, alphas, order);
+            biases[label] = weights[own.used];
+            for (int64_t at = 0; done == 1 && at < own.used; at++)
+                if (!keep_weight(&found, weights[at], own.features[at], descent.least)) done = NO_MEMORY;
+            memset(weights, 0, (size_t)(own.used + 1) * sizeof *weights);
+        } else {
+            if (!have_features(some, features)) {
+                done = WRONG;
+                break;
+            }
+            fit_one(some, features, descent, state, weights, alphas, order);
+            biases[label] = weights[features];
+            weights[features] = 0;
+            for (int64_t at = 0; at < some.count; at++) {
+                int32_t text = some.rows[at];
+                for (int32_t entry = texts.starts[text]; entry < texts.starts[text + 1]; entry++) {
+                    int32_t column = texts.columns[entry];
+                    if (done == 1 && !keep_weight(&found, weights[column], column, descent.least)) done = NO_MEMORY;
+                    weights[column] = 0;
                 }
-                (*values)[kept] = weight;
-                (*columns)[kept++] = column;
             }
         }
-        starts[label + 1] = (int32_t)kept;
+        starts[label + 1] = (int32_t)found.kept;
     }
+    free_gathered(&own);
     free(weights);
     free(alphas);
     free(order);
-    return is_done ? kept : NO_MEMORY;
+    return done == 1 ? found.kept : done;
 }
 
 /* The scores of the candidates of texts, an id below 0 as label 0; 1, WRONG or NO_MEMORY. */

@@ -11,7 +11,7 @@ from unidex.data.dataset import Dataset, Split
 from unidex.distributed import ALONE, Processes
 from unidex.errors import ConfigError
 from unidex.index.shards import search_shards
-from unidex.metrics.evaluation import Evaluation, places_needed
+from unidex.metrics.evaluation import DEFAULT_KS, Evaluation, places_needed
 from unidex.nn.network import Network
 from unidex.scoring.computed_rows import LabelRows
 from unidex.scoring.label_index import build_index
@@ -61,8 +61,24 @@ def metric_value(metrics: dict[str, float], wanted: str) -> float:
     return sum(metrics[name] for name in names)
 
 
-def metrics_of(found: TopK, dataset: Dataset, split: Split) -> dict[str, float]:
-    """Metrics of predictions for a split."""
-    evaluation = Evaluation(dataset.label_frequencies(), len(dataset.train), dataset.propensity)
+def metrics_of(found: TopK, dataset: Dataset, split: Split, wanted: str | None = None) -> dict[str, float]:
+    """Metrics of predictions for a split: all of them, or those that ``metric_value`` reads for what is wanted."""
+    ks = None if wanted is None else _ks_of(wanted)
+    evaluation = Evaluation(dataset.label_frequencies(), len(dataset.train), dataset.propensity, ks)
     evaluation.add(found.first(places_needed(split, PLACES)), split.positives, split.filter_pairs)
     return evaluation.results()
+
+
+def _ks_of(wanted: str) -> dict[str, list[int]] | None:
+    """The places of each metric of a sum; None where one is not among all.
+
+    >>> _ks_of("P@1+PSP@1 + P@5"), _ks_of("speed@1"), _ks_of("R@10")
+    ({'P': [1, 5], 'PSP': [1]}, None, None)
+    """
+    ks: dict[str, list[int]] = {}
+    for name in wanted.split("+"):
+        metric, _, k = name.strip().partition("@")
+        if not k.isdecimal() or int(k) not in DEFAULT_KS.get(metric, ()) or int(k) > PLACES:
+            return None
+        ks.setdefault(metric, []).append(int(k))
+    return ks

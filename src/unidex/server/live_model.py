@@ -114,21 +114,21 @@ class LiveModel:
         max_k = max(job.options.k for job, _, _ in parts)
         predictions = predict_labels(self.model, texts, max_k, mode=options.mode, allowed=allowed, forbidden=forbidden)
         results: list[bytes | ProblemError] = []
-        start = 0
+        known, start = predictions.known, 0
         for job, first, last in parts:
-            end = start + last - first
             request: PredictRequest = job.options
+            numbers = range(start, start := start + last - first)
             try:
                 # 0 asks for nothing, of a model without a calibration too.
                 asked = request.min_probability
                 minimum = self.model.min_probability(asked, request.mode) if asked else None
-                language = self.find_language(request.language)
+                language = self.find_language(request.language) if request.language else ""
             except ProblemError as error:
                 results.append(error)
             except UnidexError as error:
                 results.append(ProblemError(422, str(error), field="min_probability"))
             else:
-                known, specific = predictions.known, request.most_specific
+                specific = request.most_specific
                 if specific is None:
                     specific = self.model.config.predict.most_specific
                 rows = [
@@ -136,10 +136,9 @@ class LiveModel:
                         predictions.row(number, request.k, minimum, language=language, most_specific=specific),
                         None if known is None else known[number],
                     )
-                    for number in range(start, end)
+                    for number in numbers
                 ]
                 results.append(_encode(rows)[1:-1])
-            start = end
         return results
 
 

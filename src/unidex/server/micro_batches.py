@@ -100,6 +100,7 @@ class Batches:
         self._calls: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
         self._changed = threading.Condition(threading.Lock())
         self._stopped = False
+        self._awaited = 1  # number of waiting requests that wakes the model thread
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
         self._thread.start()
 
@@ -125,7 +126,8 @@ class Batches:
     def _add(self, queue: deque[Any], entry: Any) -> None:
         with self._changed:
             queue.append(entry)
-            self._changed.notify()
+            if self._calls or len(self._jobs) >= self._awaited:
+                self._changed.notify()
 
     def _run(self) -> None:
         company = 0
@@ -157,12 +159,12 @@ class Batches:
         # than this wait. Requests of clients that ask at times of their own do not follow at once.
         deadline = time.monotonic() + WAIT_SECONDS
         number = 0
+        # The last request wakes this thread, not each of them: that costs more than to parse one.
+        self._awaited = company
         while number < len(self._jobs) < company and not (self._calls or self._stopped) and time.monotonic() < deadline:
             number = len(self._jobs)
-            # Asleep, not waiting for the next request: to be woken by each of them costs more than to parse it.
-            self._changed.release()
-            time.sleep(GAP_SECONDS)
-            self._changed.acquire()
+            self._changed.wait(GAP_SECONDS)
+        self._awaited = 1
 
     def _next_batch(self) -> list[Part]:
         gone = [job for job in self._jobs if job.future.cancelled() or job.is_gone()]

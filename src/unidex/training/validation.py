@@ -181,12 +181,12 @@ class Validation:
                 forbidden=self.forbidden,
             )
 
-            def metrics_with(tried: Weights) -> dict[str, float]:
+            def metrics_with(tried: Weights, wanted: str | None = None) -> dict[str, float]:
                 ranker = WeightedSum.of(scorer.layout, tried)
-                return metrics_of(ranker.rank(candidates, places), self.dataset, split)
+                return metrics_of(ranker.rank(candidates, places), self.dataset, split, wanted)
 
             weights = best_weights(
-                lambda tried: metric_value(metrics_with(tried), metric),
+                lambda tried: metric_value(metrics_with(tried, metric), metric),
                 weights,
                 fusions=fusions,
                 knn_weights=knn_weights,

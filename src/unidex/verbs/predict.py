@@ -87,18 +87,20 @@ class Predictions:
         """
         ids, shown = self.ids[number][:k], self.labels.shown
         rounded = [None] * len(ids) if self.rounded is None else self.rounded[number]
-        found = [entry for entry in zip(ids, self.scores[number], rounded, strict=False) if entry[0] >= 0]
+        found: Iterable[tuple[int, float, float | None]] = zip(ids, self.scores[number], rounded, strict=False)
         if min_probability is not None and self.probabilities is not None:
             likely = [probability >= min_probability for probability in self.probabilities[number]]
             found = [entry for entry, is_likely in zip(found, likely, strict=False) if is_likely]
         if most_specific:
+            found = [entry for entry in found if entry[0] >= 0]
             kept = self.labels.most_specific([label for label, _, _ in found])
             found = [entry for entry, is_kept in zip(found, kept, strict=True) if is_kept]
-        rows = []
-        for label, score, probability in found:
-            uid, text, frequency, notation = shown(label, language)
-            rows.append(PredictedLabel(label, uid, text, score, probability, frequency, notation))
-        return rows
+        return [
+            PredictedLabel(label, uid, text, score, probability, frequency, notation)
+            for label, score, probability in found
+            if label >= 0
+            for uid, text, frequency, notation in (shown(label, language),)
+        ]
 
 
 def checked_language(model: Model, language: str) -> str:

@@ -33,6 +33,27 @@ def test_the_share_of_known_words(words, text, known):
     assert words.shares([text]).known_N[0] == known
 
 
+def test_a_word_is_known_alike_however_it_comes(words):
+    # Small letters of ASCII take a short way; capitals and other letters the long one.
+    small = ["red", "printerish", "qwertz", "wireless", "shoe", "hats"]
+    texts = [*small, *(word.capitalize() for word in small), *(word.upper() for word in small)]
+    alone = [np.concatenate([words.shares([text]) for _ in range(2)]) for text in texts]
+    words._memory = {}
+    known_N, familiarity_N = words.shares(texts)
+    for start in (0, len(small), 2 * len(small)):
+        own = slice(start, start + len(small))
+        assert known_N[own].tolist() == known_N[: len(small)].tolist()
+        assert familiarity_N[own].tolist() == familiarity_N[: len(small)].tolist()
+    assert [one[:, 0].tolist() for one in alone] == [
+        [known, familiar] * 2 for known, familiar in zip(known_N.tolist(), familiarity_N.tolist(), strict=True)
+    ]
+    # By hand: the n-grams of four letters of #printerish# that "printer" has.
+    ngrams = {"#pri", "prin", "rint", "inte", "nter", "ter#"}
+    marked = "#printerish#"
+    own_ngrams = [marked[at : at + 4] for at in range(len(marked) - 3)]
+    assert familiarity_N[1] == np.float32(sum(ngram in ngrams for ngram in own_ngrams) / len(own_ngrams))
+
+
 def test_of_very_many_labels_the_words_of_evenly_spread_ones_are_known(monkeypatch):
     features = FeatureExtractor.fit(TEXTS, [], Features(num_buckets=0))
     labels = [f"label{number}" for number in range(20)]

@@ -135,6 +135,20 @@ def test_a_saved_index_answers_the_same(tmp_path, lists):
     assert (again._codes.qbs == pq.TEXTS_PER_SCAN) == (lists == 1)
 
 
+def test_codes_of_an_earlier_version_are_scanned_as_todays(tmp_path):
+    vectors, queries = clustered(1000, 258), clustered(60, 258, seed=1)
+    index = PqIndex.build(vectors)
+    wanted = index.search(queries, 7)
+    index._codes.qbs = 0x2222
+    earlier = index.search(queries, 7)
+    index.save(tmp_path / "index")
+    again = PqIndex.load(tmp_path / "index")
+    assert again._codes.qbs == pq.TEXTS_PER_SCAN
+    for found in (earlier, again.search(queries, 7)):
+        assert found.ids.tolist() == wanted.ids.tolist()
+        assert found.scores.tolist() == wanted.scores.tolist()
+
+
 @pytest.mark.parametrize("num_threads", [1, 4])
 def test_the_same_labels_give_the_same_codes_whatever_the_number_of_threads(tmp_path, num_threads):
     vectors = clustered(2000, 64)

@@ -131,6 +131,34 @@ def test_a_client_does_not_wait_for_others_that_have_left(monkeypatch):
     asyncio.run(main())
 
 
+def test_the_last_request_of_a_group_starts_the_batch(monkeypatch):
+    monkeypatch.setattr(micro_batches, "WAIT_SECONDS", 3600)
+
+    async def main():
+        echo = Echo()
+        batches = Batches(echo, asyncio.get_running_loop())
+        echo.may_answer.clear()
+        first = batches.submit(["first"], None, bool)
+        wait_until(lambda: len(echo.batches) == 1)
+        together = [batches.submit([str(number)], None, bool) for number in range(20)]
+        echo.may_answer.set()
+        await asyncio.gather(first, *together)
+        monkeypatch.setattr(micro_batches, "GAP_SECONDS", 3600)
+        again = [batches.submit([str(number)], None, bool) for number in range(19)]
+        wait_until(lambda: batches._awaited == 20)
+        again.append(batches.submit(["last"], None, bool))
+        await asyncio.wait_for(asyncio.gather(*again), PATIENCE)
+        assert [len(batch) for batch in echo.batches] == [1, 20, 20]
+        # What is called does not wait for the others.
+        waiting = batches.submit(["alone"], None, bool)
+        wait_until(lambda: batches._awaited == 20)
+        assert await asyncio.wait_for(batches.call(lambda: "called"), PATIENCE) == "called"
+        batches.stop()
+        assert await asyncio.wait_for(waiting, PATIENCE) == ["alone"]
+
+    asyncio.run(main())
+
+
 def test_a_queue_of_disconnected_clients_is_reported_as_empty():
     async def main():
         echo, seen = Echo(), []

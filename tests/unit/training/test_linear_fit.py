@@ -75,6 +75,28 @@ def test_compiled_steps_are_those_of_the_formula():
 
 
 @needs_kernels
+def test_texts_that_are_read_where_they_are_give_the_same_classifiers():
+    rng = np.random.default_rng(3)
+    columns = np.sort(rng.permuted(np.tile(np.arange(FEATURES), (TEXTS, 1)), axis=1)[:, :8], axis=1)
+    values = rng.random((TEXTS, 8), dtype=np.float32)
+    sides = sparse.csr_array(np.sign(rng.normal(size=(3, TEXTS))).astype(np.float32))
+
+    def rows(num_zeros):
+        # Numbers that change no sum: with many of them, the texts of a label are too large to be gathered.
+        zeros = np.tile(np.arange(FEATURES, FEATURES + num_zeros), (TEXTS, 1))
+        every = np.hstack([columns, zeros]).astype(np.int32), np.hstack([values, np.zeros(zeros.shape, np.float32)])
+        starts = np.arange(TEXTS + 1, dtype=np.int32) * (8 + num_zeros)
+        return sparse.csr_array((every[1].ravel(), every[0].ravel(), starts), shape=(TEXTS, FEATURES + num_zeros))
+
+    weights, biases = fitted(rows(0), sides)
+    for num_zeros in (4, 2200):
+        more, same = fitted(rows(num_zeros), sides)
+        assert np.array_equal(more[:, :FEATURES], weights)
+        assert not more[:, FEATURES:].any()
+        assert np.array_equal(same, biases)
+
+
+@needs_kernels
 def test_the_loss_is_near_its_minimum():
     rows, examples = problem(seed=1)
     cost = 0.5
@@ -110,6 +132,13 @@ def test_numbers_outside_the_arrays_are_refused():
     arrays = (*native.arrays_of(rows), *native.arrays_of(examples))
     with pytest.raises(ValueError, match="within another"):
         native.kernels.fit_classifiers(*arrays, descent, biases, FEATURES - 5, 1)
+    long = sparse.csr_array(np.ones((TEXTS, 2300), dtype=np.float32))
+    with pytest.raises(ValueError, match="within another"):
+        native.kernels.fit_classifiers(*native.arrays_of(long), *arrays[3:], descent, biases, 2299, 1)
+    wrong = sparse.csr_array(examples)
+    wrong.indices = np.where(examples.indices == TEXTS - 1, TEXTS, examples.indices).astype(np.int32)
+    with pytest.raises(ValueError, match="within another"):
+        native.kernels.fit_classifiers(*arrays[:3], *native.arrays_of(wrong), descent, biases, FEATURES, 1)
     with pytest.raises(ValueError, match="fit each other"):
         native.kernels.fit_classifiers(*arrays, descent, biases[:2], FEATURES, 1)
 

@@ -19,6 +19,7 @@ from unidex.distributed import ALONE
 from unidex.errors import UnidexError
 from unidex.model.label_set import LabelSet
 from unidex.model.model import Model
+from unidex.scoring.layout import Weights
 from unidex.scoring.network_metrics import metric_value, metrics_of
 from unidex.training import trials as trying
 from unidex.training import validation as validating
@@ -244,6 +245,17 @@ def test_chosen_weights_are_no_worse_than_the_recipes_and_are_what_their_model_s
         assert all(getattr(found, name) == getattr(plain, name) for name in left)
     chosen = {name: getattr(found, name) for name in ("fusion", "knn", "label_prior")}
     assert validation.choice(network, 1, with_weights(config, **chosen)).metrics == pytest.approx(found.metrics)
+
+
+@pytest.mark.parametrize("wanted", ["P@1", "PSP@3+P@1+PSP@1", "nDCG@5 + R@5"])
+def test_the_metrics_of_a_sum_are_those_among_all(unweighed, wanted):
+    network, validation, config = unweighed
+    data, split = validation.dataset, validation.split
+    found = validation._predicted(network, config, Weights(0.5), 20, (split, validation.texts))
+    every, some = metrics_of(found, data, split), metrics_of(found, data, split, wanted)
+    assert some.items() <= every.items()
+    assert len(some) == wanted.count("+") + 1
+    assert metric_value(some, wanted) == metric_value(every, wanted)
 
 
 def test_a_choice_scores_as_the_model_of_its_weights_does(unweighed):
