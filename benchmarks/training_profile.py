@@ -1,6 +1,7 @@
 """Where the CPU time of a training goes: seconds between two lines of its log, and the operations of one epoch.
 
 Run: OMP_NUM_THREADS=1 python benchmarks/training_profile.py DATA [--recipe auto] [--text title] [--epoch 2] [--perf]
+At the end stand the seconds of what held-out texts decide and of the parts that are fitted to them (`STEPS`).
 The epoch is one of the first phase, under torch's profiler; the shares are those of the time within operations. With
 --perf, the system's own profiler samples the epoch instead: shares are those of all its CPU time, of which operations
 are a part. The others are Python, the gathering of batches, compiled code of unidex, and memory.
@@ -25,10 +26,22 @@ from typing import Any
 from torch.profiler import ProfilerActivity, profile
 
 from unidex.data.read_options import ReadOptions
+from unidex.training import validation
 from unidex.training.loop import Trainer
 from unidex.verbs.train import train
 
 SHOWN = 12
+# What a training does with held-out texts.
+STEPS = (
+    (validation.Validation, "score", "validation after epochs"),
+    (validation.Validation, "choice", "choice of weights"),
+    (validation, "fit_linear", "first fit of linear classifiers"),
+    (validation.RankerFit, "__init__", "candidates of held-out texts"),
+    (validation.RankerFit, "ranker", "fit of the ranker"),
+    (validation.RankerFit, "predictions", "calibration: rankings by rankers of the other half"),
+    (validation.Validation, "_calibration", "calibration: probabilities"),
+    (validation.Validation, "fit", "other preparation of the ranker (kNN part, index)"),
+)
 # Products of matrices, dense and sparse: an embedding bag is a sparse matrix times a table, index_add its gradient.
 # Dense ones are those of torch, or of oneDNN where it is faster (unidex.losses.products).
 PRODUCTS = {
@@ -108,6 +121,20 @@ def group_of(code: str) -> str:
     return next((name for begins, name in GROUPS.items() if begins in code.split("[.]")[0].split("[k]")[0]), "others")
 
 
+def timed(owner: Any, name: str, label: str, seconds: dict[str, float]) -> None:
+    """Let a function add its CPU seconds, without those of other such functions that it calls."""
+    plain = getattr(owner, name)
+
+    def run(*given: Any, **named: Any) -> Any:
+        before, others = time.process_time(), sum(seconds.values())
+        found = plain(*given, **named)
+        inner = sum(seconds.values()) - others
+        seconds[label] = seconds.get(label, 0.0) + time.process_time() - before - inner
+        return found
+
+    setattr(owner, name, run)
+
+
 def profiled(number: int, profile_epoch: Callable[[Callable[[], None]], None]) -> None:
     """Let the epoch of this number of the first phase run under a profiler."""
     run_epoch, seen = Trainer._run_epoch, [0]
@@ -133,8 +160,15 @@ def main() -> None:
     logging.getLogger("unidex").addHandler(Seconds())
     logging.getLogger("unidex").setLevel(logging.INFO)
     profiled(chosen.epoch, samples if chosen.perf else operations)
+    seconds: dict[str, float] = {}
+    for owner, name, label in STEPS:
+        timed(owner, name, label, seconds)
     train(chosen.data, chosen.recipe, reading=ReadOptions(text=chosen.text))
     logging.getLogger("unidex").info("The model is built.")
+    total = time.process_time()
+    for label, value in seconds.items():
+        print(f"{value:6.2f} s, {100 * value / total:4.1f} % | {label}")
+    print(f"{total:6.2f} s | the whole process")
 
 
 if __name__ == "__main__":
