@@ -20,9 +20,9 @@ from unidex.config import Encoder as Settings
 from unidex.config.capabilities import EncoderCapabilities
 from unidex.config.predict import Precision
 from unidex.encoders.registry import RegisteredEncoder, check_any_features, register
-from unidex.errors import ConfigError, ModelError, quoted
+from unidex.errors import ModelError
 from unidex.features.extractor import FeatureExtractor
-from unidex.features.frozen_encoder import FrozenEncoder
+from unidex.features.frozen_encoder import load_frozen
 from unidex.features.pretrained_columns import PretrainedColumns
 from unidex.features.static_tokens import lost_features, static_tokens
 from unidex.nn.array_network import Linear
@@ -248,11 +248,7 @@ def _columns_of(config: Config) -> PretrainedColumns | None:
     source = config.features.pretrained
     if not source:
         return None
-    encoder = FrozenEncoder(source, config.encoder.max_length)
-    try:
-        encoder.load()
-    except (ConfigError, ModelError) as error:
-        raise ConfigError(f"features.pretrained = {quoted(source, limit=200)} cannot be read: {error}") from None
+    encoder = load_frozen("features.pretrained", source, config.encoder.max_length)
     return PretrainedColumns(encoder, config.features.pretrained_weight)
 
 

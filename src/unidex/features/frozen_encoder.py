@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex.errors import ModelError
+from unidex.errors import ConfigError, ModelError, quoted
 
 Vectors = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], Vectors]
@@ -27,6 +27,16 @@ _loaders: list[Callable[[str, int], Encode]] = []
 def register_loader(load: Callable[[str, int], Encode]) -> None:
     """Say how a frozen encoder is loaded, by its source and the number of tokens that it reads."""
     _loaders[:] = [load]
+
+
+def load_frozen(setting: str, source: str, max_length: int) -> FrozenEncoder:
+    """The encoder that a setting names, loaded: a missing one would else be noticed after minutes or hours."""
+    encoder = FrozenEncoder(source, max_length)
+    try:
+        encoder.load()
+    except (ConfigError, ModelError) as error:
+        raise ConfigError(f"{setting} = {quoted(source, limit=200)} cannot be read: {error}") from None
+    return encoder
 
 
 class FrozenEncoder:

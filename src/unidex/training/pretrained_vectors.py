@@ -20,8 +20,7 @@ from unidex.config import Config
 from unidex.config.predict import Predict
 from unidex.data.dataset import Dataset
 from unidex.distributed import Processes
-from unidex.errors import ConfigError, ModelError, quoted
-from unidex.features.frozen_encoder import FrozenEncoder, Vectors
+from unidex.features.frozen_encoder import FrozenEncoder, Vectors, load_frozen
 from unidex.features.pretrained_columns import PretrainedColumns
 from unidex.nn.token_vectors import WORDLLAMA, is_installed
 from unidex.scoring.knn import KnnPart
@@ -88,11 +87,7 @@ class PretrainedVectors:
         if not source or config.predict.rank != "learned":
             return None
         found = cls(source, config.encoder.max_length, dataset, folder, processes, beside)
-        try:
-            # Before training: a missing encoder would be noticed after minutes or hours.
-            found._encoder.load()
-        except (ConfigError, ModelError) as error:
-            raise ConfigError(f"predict.pretrained = {quoted(source, limit=200)} cannot be read: {error}") from None
+        _ = found._encoder  # before training
         return found
 
     def part(self, predict: Predict, rows: NDArray[np.int64] | None = None) -> PretrainedPart:
@@ -110,7 +105,7 @@ class PretrainedVectors:
         if self._is_beside_words:
             assert self.beside is not None
             return self.beside.columns.encoder
-        return FrozenEncoder(self.source, self.max_length)
+        return load_frozen("predict.pretrained", self.source, self.max_length)
 
     @property
     def _is_beside_words(self) -> bool:

@@ -15,7 +15,7 @@ from unidex.data.texts import Texts
 from unidex.encoders import registry as encoders
 from unidex.features.extractor import MAX_COUNTED, FeatureExtractor
 from unidex.features.feature_counts import count_features
-from unidex.features.frozen_encoder import FrozenEncoder
+from unidex.features.frozen_encoder import load_frozen
 from unidex.sparse_rows import find_sorted
 
 # Bytes and texts of the sample; features of so many are counted in about a second.
@@ -130,7 +130,7 @@ class Sizes:
 def _num_columns(config: Config) -> int:
     """Numbers of a frozen encoder's vector beside the words of a text."""
     source = config.features.pretrained
-    return FrozenEncoder(source, config.encoder.max_length).dim if source else 0
+    return load_frozen("features.pretrained", source, config.encoder.max_length).dim if source else 0
 
 
 def sample_of(dataset: Dataset, seed: int = 0) -> Dataset:

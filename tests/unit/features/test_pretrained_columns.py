@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from helpers.synthetic import QUICK, topics
+from unidex.cli.explain import _Page
 from unidex.config.recipes import load
 from unidex.encoders.bag import BagEncoder
 from unidex.encoders.pretrained_encoder import PretrainedEncoder
@@ -18,6 +19,7 @@ from unidex.model.explanation import explain
 from unidex.model.incremental import teach
 from unidex.model.model import Model
 from unidex.training import pretrained_vectors, validation
+from unidex.training.run_sizes import Sizes
 from unidex.verbs.train import train
 
 DATA = topics(num_labels=150, num_train=560, num_test=30)
@@ -159,6 +161,20 @@ def test_explanations_show_the_vector_as_one_entry_and_sum_to_the_heads(saved, c
         assert sum(token.score for token in reason.tokens) + reason.rest == pytest.approx(reason.score, abs=1e-5)
     # All that belongs to no word is of the frozen encoder: without it there is none.
     assert max(abs(reason.rest) for reason in reasons) > 0.01
+    page = _Page(1.0, is_terminal=False)
+    page.label(1, reasons[0].as_dict(), TEXTS[0])
+    assert f"no word       {reasons[0].rest:8.4f}" in capsys.readouterr().out
+    page.label(1, reasons[0].as_dict() | {"rest": 0.0}, TEXTS[0])
+    assert "no word" not in capsys.readouterr().out
+
+
+def test_a_plan_counts_the_numbers_of_the_vector(static):
+    plain, beside = (load("auto", ["features.min_df=1", *more]) for more in ((), (f"features.pretrained={static}",)))
+    for sizes_of in (Sizes.of, Sizes.upper_bound):
+        without, found = sizes_of(DATA, plain), sizes_of(DATA, beside)
+        assert found.num_features == without.num_features + 24
+        assert found.text_entries == pytest.approx(without.text_entries + 24)
+        assert found.label_entries == pytest.approx(without.label_entries + 24)
 
 
 def test_labels_and_texts_that_join_later_are_read_with_their_vectors(saved, tmp_path):
