@@ -89,8 +89,7 @@ class PretrainedColumns:
         rows = np.repeat(np.arange(rows_NF.shape[0]), np.diff(rows_NF.indptr))[is_column]
         found[rows, rows_NF.indices[is_column] - first] = rows_NF.data[is_column]
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        unit_ND: Vectors = found / np.where(lengths > 0, lengths, np.float32(1))
-        return unit_ND
+        return (found / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
     def save(self, folder: Path) -> None:
         """Write the name of the encoder and what it makes of a fixed text; the encoder itself is not copied."""

@@ -15,6 +15,9 @@ from unidex.encoders.registry import build_encoder
 from unidex.errors import ConfigError, ModelError
 from unidex.export.registry import ExportOptions, export_model
 from unidex.features.extractor import FeatureExtractor
+from unidex.features.feature_weights import Rows
+from unidex.features.frozen_encoder import FrozenEncoder
+from unidex.features.pretrained_columns import PretrainedColumns
 from unidex.model.explanation import explain
 from unidex.model.incremental import teach
 from unidex.model.model import Model
@@ -76,6 +79,18 @@ def test_a_row_is_that_of_the_words_and_the_weighted_vector(bag, static):
     assert np.diff(rows.indptr)[1] == 0
     assert all(np.all(np.diff(row.indices) > 0) for row in (rows[[at]] for at in range(4)))
     assert features.name(num_words) == "(frozen encoder)"
+
+
+def test_a_blank_text_has_no_vector_even_of_an_encoder_that_makes_one_of_nothing():
+    encoder = FrozenEncoder("stub", 1, np.array([0.6, 0.8], dtype=np.float32))
+    encoder._encode = lambda texts: np.tile(np.array([0.6, 0.8], dtype=np.float32), (len(texts), 1))
+    columns = PretrainedColumns(encoder, 2.0)
+    rows = columns.append(
+        Rows(np.zeros(3, dtype=np.int64), np.empty(0, np.int32), np.empty(0, np.float32)), ["", " \n", "a"], 5
+    )
+    assert rows.counts.tolist() == [0, 0, 2]
+    matrix = sparse.csr_array((rows.weights, rows.ids, [0, 0, 0, 2]), shape=(3, 7))
+    np.testing.assert_allclose(columns.vectors(matrix), [[0, 0], [0, 0], [0.6, 0.8]], atol=1e-6)
 
 
 def test_one_text_few_texts_and_many_texts_have_the_same_rows(bag, tmp_path):
