@@ -18,6 +18,7 @@ _STYLES = {2: "bold bright_yellow", 1: "yellow", 0: "", -1: "dim red"}
 _WHOLE_UP_TO = 400  # characters; a longer text is shortened
 _AROUND = 40  # characters of a longer text shown around a marked word
 _BAR = 40
+_SHOWN = 0.00005  # numbers are shown with four decimals
 
 
 def explain(
@@ -88,6 +89,9 @@ class _Page:
             signs = dict.fromkeys(_SIGNS, "") if self._console else _SIGNS
             marked = [(f"{signs[mark]}{piece}{signs[mark]}", _STYLES[mark]) for piece, mark in pieces]
             self._print([("   text          ", ""), *marked])
+        # A frozen encoder (features.pretrained), or biases and special tokens.
+        if abs(row["rest"]) >= _SHOWN:
+            self._print([(f"   {'no word':<14}{row['rest']:8.4f}", "")])
         for what, key, value in (("train text", "texts", "similarity"), ("occurs with", "together", "share")):
             for near in row[key]:
                 self._print(

@@ -55,6 +55,15 @@ class Features(Section):
     lead_weight: float = Field(
         0.0, ge=0, description="weight of the first words; the whole text has weight 1; 0 disables it"
     )
+    pretrained: str = Field(
+        "",
+        description="a frozen encoder whose vector of a text stands beside its words, for both heads and the linear "
+        "classifiers: 'minilm', 'wordllama', a folder or a hub name; empty for none. For the bag encoder; a text then "
+        "costs one pass of it, and the model needs it to predict",
+    )
+    pretrained_weight: float = Field(
+        1.0, gt=0, description="the length of that vector; the words of a text have length 1"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -66,6 +75,10 @@ class Features(Section):
         if not self.words and (others or not self.subwords):
             found = f"{', '.join(others)} are on" if others else "subwords are off"
             raise _error(f"without words there must be subwords alone, but {found}; set features.words=true")
+        if self.pretrained == DETECT:
+            raise _error(
+                "pretrained must name a frozen encoder, such as minilm, but is 'auto'; set features.pretrained=minilm"
+            )
         if self.chars_max < self.chars_min:
             raise _error(f"chars_max must be at least chars_min ({self.chars_min}), but is {self.chars_max}")
         if self.max_features + self.num_buckets >= 1 << 31:

@@ -45,7 +45,7 @@ class Names:
 
 
 # A module of encoders/ is an encoder of the same name.
-_NO_ENCODERS = {"__init__", "registry"}
+_NO_ENCODERS = {"__init__", "pretrained_encoder", "registry"}
 ENCODERS = Names(
     name
     for file in (resources.files("unidex") / "encoders").iterdir()

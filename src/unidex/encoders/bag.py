@@ -22,11 +22,13 @@ from unidex.config.predict import Precision
 from unidex.encoders.registry import RegisteredEncoder, check_any_features, register
 from unidex.errors import ModelError
 from unidex.features.extractor import FeatureExtractor
+from unidex.features.frozen_encoder import load_frozen
+from unidex.features.pretrained_columns import PretrainedColumns
 from unidex.features.static_tokens import lost_features, static_tokens
 from unidex.nn.array_network import Linear
 from unidex.nn.bag_arrays import BagArrays, prepare_texts
 from unidex.nn.classifier_parts import scaled_rows
-from unidex.nn.initialisation import random_vectors, small_linear
+from unidex.nn.initialisation import orthogonal_rows, random_vectors, small_linear
 from unidex.nn.onnx_graph import OnnxGraph
 from unidex.nn.row_table import RowTable, Touched
 from unidex.nn.sentence_modules import Dense, Normalize, write_static_modules
@@ -52,6 +54,8 @@ class BagEncoder(nn.Module):
         self.dropout, self.layer_dropout = settings.dropout, settings.layer_dropout
         self.cache: Path | None = None
         self.table = RowTable(random_vectors(features.num_features, self.dim))
+        if features.columns is not None:
+            self.table.weight[-features.columns.dim :] = orthogonal_rows(features.columns.dim, self.dim)
         self.layer: nn.Linear | None = None
         if settings.residual:
             self.layer = SpectralLinear(torch.eye(self.dim)) if self.spectral else small_linear(self.dim)
@@ -61,7 +65,8 @@ class BagEncoder(nn.Module):
     @classmethod
     def build(cls, config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> BagEncoder:
         """A bag of the features of these texts, with random vectors or with the vectors of encoder.path."""
-        features = FeatureExtractor.fit(texts, label_texts, config.features)
+        columns = _columns_of(config)
+        features = FeatureExtractor.fit(texts, label_texts, config.features, columns=columns)
         check_any_features(config, features.num_features)
         encoder = cls(features, config.encoder)
         if config.encoder.path:
@@ -180,6 +185,7 @@ class BagEncoder(nn.Module):
                 "the spectral bag (encoder.spectral) cannot be exported to sentence-transformers, which keeps no "
                 "lengths of texts; train with --set encoder.spectral=false"
             )
+        self._check_words_alone()
         tokens = static_tokens(self.features)
         tail = self._layers()
         if len(tail) == 1 and head and isinstance(head[0], Normalize):
@@ -193,6 +199,7 @@ class BagEncoder(nn.Module):
 
         Its inputs are the tokens of a tokenizer where these are all there is, else feature ids and weights.
         """
+        self._check_words_alone()
         # The spectral bag reads the length of a row, which tokens alone do not give.
         if self.spectral or lost_features(self.features):
             self.features.save(folder / "features")
@@ -216,6 +223,14 @@ class BagEncoder(nn.Module):
         rectified_ND = graph.node("Relu", summed_ND)
         return graph.modules(rectified_ND, self._layers()[1:])
 
+    def _check_words_alone(self) -> None:
+        """Refuse to export a part of what the encoder reads."""
+        if self.features.columns is not None:
+            raise ModelError(
+                "a bag beside a frozen encoder (features.pretrained) cannot be exported in this format, which has no "
+                "place for a second encoder; train with --set features.pretrained='', or use --to parquet"
+            )
+
     def _token_vectors(self, weights_VF: sparse.csr_array) -> Tensor:
         """The vectors of tokens that bring features with these weights, V x D."""
         if self.feature_weights_F is not None:
@@ -226,6 +241,15 @@ class BagEncoder(nn.Module):
         """What stands behind the sum."""
         layer = [] if self.layer is None else [Dense(self.layer, nn.ReLU(), residual=True)]
         return [Normalize(), *layer]
+
+
+def _columns_of(config: Config) -> PretrainedColumns | None:
+    """The columns of the recipe's frozen encoder, which is loaded before anything is trained."""
+    source = config.features.pretrained
+    if not source:
+        return None
+    encoder = load_frozen("features.pretrained", source, config.encoder.max_length)
+    return PretrainedColumns(encoder, config.features.pretrained_weight)
 
 
 def drop_features(rows_NF: sparse.csr_array, share: float, rng: np.random.Generator) -> sparse.csr_array:
@@ -246,7 +270,7 @@ register(
         build=BagEncoder.build,
         load=BagEncoder.load,
         must_match=("dim", "residual", "spectral"),
-        can=EncoderCapabilities(has_table=True, has_twin=True, has_staged_dropout=True),
+        can=EncoderCapabilities(has_table=True, has_twin=True, has_staged_dropout=True, reads_weights=True),
         of_arrays=BagEncoder.of_arrays,
     )
 )

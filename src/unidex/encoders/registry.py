@@ -24,6 +24,7 @@ from unidex.config.capabilities import EncoderCapabilities
 from unidex.config.names import ENCODERS
 from unidex.config.recipes import read_saved
 from unidex.errors import ConfigError, ModelError
+from unidex.features import frozen_encoder
 from unidex.nn.array_network import ENCODER_TABLES
 from unidex.storage.eight_bits import read_table, whole_table
 
@@ -80,6 +81,11 @@ def get(name: str) -> RegisteredEncoder:
 
 def build_encoder(config: Config, texts: Sequence[str], label_texts: Sequence[str]) -> Any:
     """An encoder before training; where encoder.path is a model folder of ours, that model's encoder."""
+    if config.features.pretrained and not get(config.encoder.kind).can.reads_weights:
+        raise ConfigError(
+            "the vector of a frozen encoder beside words (features.pretrained) needs an encoder that reads weights of "
+            f"features, but encoder.kind = {config.encoder.kind!r}; set encoder.kind='bag' or features.pretrained=''"
+        )
     folder = Path(config.encoder.path)
     if config.encoder.path and (folder / "config.toml").is_file() and (folder / "encoder.safetensors").is_file():
         return _encoder_of_model(config, folder)
@@ -111,6 +117,16 @@ def check_any_features(config: Config, num_features: int) -> None:
             f"the {config.encoder.kind} encoder must find at least one feature that occurs in "
             f"{config.features.min_df} texts, but finds none; lower features.min_df"
         )
+
+
+def _frozen(source: str, max_length: int) -> frozen_encoder.Encode:
+    # Static vectors do without torch, and whoever has no frozen encoder without either.
+    from unidex.encoders.pretrained_encoder import PretrainedEncoder
+
+    return PretrainedEncoder(source, max_length)
+
+
+frozen_encoder.register_loader(_frozen)
 
 
 def _encoder_of_model(config: Config, folder: Path) -> Any:

@@ -32,6 +32,7 @@ from unidex.features.feature_counts import CHUNK_TEXTS, count_features, text_chu
 from unidex.features.feature_weights import Rows, Weights
 from unidex.features.groups import groups_of
 from unidex.features.lead import lead_of, with_leads
+from unidex.features.pretrained_columns import PretrainedColumns
 from unidex.features.saved_settings import FORMAT, UNSPLIT_FORMAT, read_about, read_settings
 from unidex.features.single_text import TextByText
 from unidex.features.subwords import load_tokenizer, train_tokenizer
@@ -66,6 +67,7 @@ class FeatureExtractor:
     names: Sequence[str]
     tokenizer: Tokenizer | None = None
     analyser: Analyser = PLAIN
+    columns: PretrainedColumns | None = None
 
     @classmethod
     def fit(
@@ -74,9 +76,10 @@ class FeatureExtractor:
         label_texts: Sequence[str],
         settings: Settings,
         *,
+        columns: PretrainedColumns | None = None,
         chunk_texts: int = CHUNK_TEXTS,
     ) -> FeatureExtractor:
-        """Choose the vocabulary and its weights.
+        """Choose the vocabulary and its weights; columns of a frozen encoder, if there are some, follow it.
 
         A feature counts once for every text and every label text it occurs in: what one text and one label share is
         the very thing that can match them, so it must not be lost as too rare. Of very many texts, evenly spread ones
@@ -96,12 +99,12 @@ class FeatureExtractor:
         )
         chunks = text_chunks(texts, label_texts, size=chunk_texts)
         names = _find_names(vocabulary, settings, tokenizer, map(analyser.texts, chunks), num_texts)
-        return cls(settings, vocabulary, vocabulary.idf(), names, tokenizer, analyser)
+        return cls(settings, vocabulary, vocabulary.idf(), names, tokenizer, analyser, columns)
 
     @property
     def num_features(self) -> int:
-        """Number of feature ids, buckets included."""
-        return self.vocabulary.num_features
+        """Number of feature ids, buckets and columns of a frozen encoder included."""
+        return self.vocabulary.num_features + (0 if self.columns is None else self.columns.dim)
 
     def transform(self, texts: Sequence[str], *, chunk_texts: int = CHUNK_TEXTS) -> sparse.csr_array:
         """The N x F float32 matrix of texts; columns ascend in each row, and a text without features is empty."""
@@ -141,6 +144,11 @@ class FeatureExtractor:
         return self._text_by_text.placed(text)
 
     def _rows(self, texts: Sequence[str], rows_of: Callable[[Sequence[str]], Rows]) -> Rows:
+        """The rows of texts, with the columns of a frozen encoder if there is one."""
+        rows = self._word_rows(texts, rows_of)
+        return rows if self.columns is None else self.columns.append(rows, texts, self.vocabulary.num_features)
+
+    def _word_rows(self, texts: Sequence[str], rows_of: Callable[[Sequence[str]], Rows]) -> Rows:
         """The rows of texts with their leads, by a kernel or by what makes rows of analysed texts."""
         settings, analysed = self.settings, self.analyser.texts
         leads = [lead_of(text, settings.lead) or "" for text in texts] if settings.lead_weight else []
@@ -181,10 +189,12 @@ class FeatureExtractor:
     def name(self, feature: int) -> str:
         """A readable name: "golden", "golden ratio", "gol*" for an n-gram, "[token]" for a subword.
 
-        A bucket, which rare features share, is "(bucket 0)".
+        A bucket, which rare features share, is "(bucket 0)". The numbers of a frozen encoder are "(frozen encoder)".
         """
         if not 0 <= feature < self.num_features:
             raise DataError(f"a feature id must be from 0 to {self.num_features - 1}, but is {feature}")
+        if feature >= self.vocabulary.num_features:
+            return "(frozen encoder)"
         if feature >= len(self.vocabulary):
             return f"(bucket {feature - len(self.vocabulary)})"
         return self.names[feature]
@@ -200,6 +210,9 @@ class FeatureExtractor:
             digest.update(np.ascontiguousarray(array).data)
         if self.tokenizer is not None:
             digest.update(self.tokenizer.to_str().encode())
+        if self.columns is not None:
+            digest.update(json.dumps(self.columns.encoder.about() | {"weight": self.columns.weight}).encode())
+            digest.update(np.ascontiguousarray(self.columns.encoder.probe).data)
         return digest.hexdigest()
 
     def save(self, folder: Path) -> None:
@@ -215,6 +228,8 @@ class FeatureExtractor:
         names.save(folder / "names")
         if self.tokenizer is not None:
             self.tokenizer.save(str(folder / "tokenizer.json"))
+        if self.columns is not None:
+            self.columns.save(folder)
         about: dict[str, Any] = {
             "format": FORMAT,
             "num_texts": self.vocabulary.num_texts,
@@ -248,7 +263,7 @@ class FeatureExtractor:
                 "Train it again.",
                 folder,
             )
-        return cls(settings, vocabulary, idf, names, tokenizer, analyser)
+        return cls(settings, vocabulary, idf, names, tokenizer, analyser, PretrainedColumns.load(folder))
 
 
 def as_csr(

@@ -24,6 +24,7 @@ from unidex.config.renamed import OLD_NAMES
 from unidex.data.text_hashes import TextHashes
 from unidex.encoders.registry import array_reader, load_encoder, saves_weights
 from unidex.errors import ModelError
+from unidex.features.pretrained_columns import columns_of
 from unidex.model.label_set import LabelSet
 from unidex.model.saved_labels import read_labels, write_labels
 from unidex.nn.array_network import ENCODER_TABLES, ArrayNetwork
@@ -163,6 +164,8 @@ def _read(
         LinearPart.load(linear_folder, network.encoder.features.num_features) if linear_folder.is_dir() else None,
         Links.load(links_folder, len(labels)) if links_folder.is_dir() else None,
     )
+    if scorer.pretrained is not None:
+        scorer.pretrained.share(columns_of(network.encoder))
     if missing := scorer.missing_part():
         rule = "the folder must have all files of the part, which the ranker reads, but has not; copy the model again"
         raise ModelError(f"{folder / missing}: {rule}")

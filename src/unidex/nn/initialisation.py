@@ -74,6 +74,13 @@ def orthogonal_linear(dim_in: int, dim: int, *, gain: float = 1.0, bias: bool = 
     return linear
 
 
+def orthogonal_rows(count: int, dim: int) -> Tensor:
+    """Rows that keep inner products of vectors with ``count`` numbers, as nearly as ``dim`` numbers can."""
+    rows = torch.empty(count, dim)
+    nn.init.orthogonal_(rows, gain=max(1.0, (count / dim) ** 0.5))
+    return rows
+
+
 def small_linear(dim: int) -> nn.Linear:
     """A layer of a residual block: the block starts near the identity, and every weight gets a gradient."""
     linear = nn.Linear(dim, dim)

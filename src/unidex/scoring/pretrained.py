@@ -12,70 +12,52 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from unidex.errors import ModelError
+from unidex.features.frozen_encoder import FrozenEncoder, Vectors
+from unidex.features.pretrained_columns import PretrainedColumns
 from unidex.index.exact import search_exact
 from unidex.scoring.knn import KnnPart
 from unidex.storage.mapped import load_array
 from unidex.topk import TopK
 
-if TYPE_CHECKING:
-    from unidex.scoring.pretrained_encoder import PretrainedEncoder, Vectors
-
 # The ranking features of this part.
 PRETRAINED = ("pretrained", "pretrained_knn")
 # With more labels than this, cosines find no candidates: every label would be compared with every text.
 _MAX_SEARCHED = 200_000
-_PROBE = "What does this encoder make of these words?"
-# Minimum cosine of the vector of the probe now and when the model was trained.
-_SAME = 0.999
 
 
 class PretrainedPart:
     """Vectors of labels and of training texts by a frozen encoder.
 
     Args:
-        source: the encoder, as `PretrainedEncoder` reads it.
-        max_length: tokens of a text that are read.
+        encoder: the frozen encoder.
         labels_LD: unit vectors of the labels.
         texts: the training texts and their labels.
-        probe_D: the vector of a fixed text, by which another encoder of the same name is found out.
     """
 
-    def __init__(self, source: str, max_length: int, labels_LD: Vectors, texts: KnnPart, probe_D: Vectors) -> None:
-        self.source, self.max_length, self.texts = source, max_length, texts
-        self._labels_LD, self._probe_D = labels_LD, probe_D
-        self._encoder: PretrainedEncoder | None = None
+    def __init__(self, encoder: FrozenEncoder, labels_LD: Vectors, texts: KnnPart) -> None:
+        self.encoder, self.texts = encoder, texts
+        self._labels_LD = labels_LD
+        self._columns: PretrainedColumns | None = None
 
-    @classmethod
-    def of(
-        cls, encoder: PretrainedEncoder, source: str, max_length: int, labels_LD: Vectors, texts: KnnPart
-    ) -> PretrainedPart:
-        """The part of a model in training, whose encoder is loaded already."""
-        part = cls(source, max_length, labels_LD, texts, encoder([_PROBE])[0])
-        part._encoder = encoder
-        return part
+    def encode(self, texts: Sequence[str], prepared: sparse.csr_array | None = None) -> Vectors:
+        """Unit vectors of texts, N x D; the first call loads the encoder.
 
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """Unit vectors of texts, N x D; the first call loads the encoder."""
-        if self._encoder is None:
-            # It may load torch, which a model without this part does without.
-            from unidex.scoring.pretrained_encoder import PretrainedEncoder
+        Where the bag reads the vectors of the same encoder, they are in the prepared texts.
+        """
+        if self._columns is not None and prepared is not None:
+            return self._columns.vectors(prepared)
+        return self.encoder(texts)
 
-            encoder = PretrainedEncoder(self.source, self.max_length)
-            probe_D = encoder([_PROBE])[0]
-            if probe_D.shape != self._probe_D.shape or probe_D @ self._probe_D < _SAME:
-                raise ModelError(
-                    f"predict.pretrained = {self.source!r} must be the encoder that the model was trained with, but "
-                    "gives other vectors; install the version of that time, or train again"
-                )
-            self._encoder = encoder
-        return self._encoder(texts)
+    def share(self, columns: PretrainedColumns | None) -> None:
+        """Read the vectors that the bag reads where they are of the same encoder, so that it runs once per text."""
+        if columns is not None and self.encoder.is_same(columns.encoder):
+            self.encoder, self._columns = columns.encoder, columns
 
     def cosines(self, texts_ND: Vectors, ids_NK: NDArray[np.int64]) -> NDArray[np.float32]:
         """Cosines of texts and labels, N x K."""
@@ -111,10 +93,9 @@ class PretrainedPart:
     def save(self, folder: Path) -> None:
         """Write vectors, and the name of the encoder; the encoder itself is not copied."""
         folder.mkdir(parents=True)
-        settings = {"source": self.source, "max_length": self.max_length}
-        (folder / "settings.json").write_text(json.dumps(settings) + "\n", encoding="utf-8")
+        (folder / "settings.json").write_text(json.dumps(self.encoder.about()) + "\n", encoding="utf-8")
         np.save(folder / "labels.npy", self._labels_LD)
-        np.save(folder / "probe.npy", self._probe_D)
+        np.save(folder / "probe.npy", self.encoder.probe)
         self.texts.save(folder / "texts")
 
     @classmethod
@@ -127,4 +108,5 @@ class PretrainedPart:
             raise ModelError(f"{folder}: the pretrained part cannot be read ({error}); copy the model again") from None
         texts = KnnPart.load(folder / "texts")
         labels_LD = np.array(load_array(folder / "labels.npy", (num_labels, texts.dim), np.float32))
-        return cls(source, max_length, labels_LD, texts, np.array(load_array(folder / "probe.npy", (texts.dim,))))
+        probe_D = np.array(load_array(folder / "probe.npy", (texts.dim,)))
+        return cls(FrozenEncoder(source, max_length, probe_D), labels_LD, texts)

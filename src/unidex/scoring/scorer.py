@@ -101,7 +101,7 @@ class Scorer:
     def queries(
         self, vectors: Vectors, texts: Sequence[str], mode: Mode = "both", prepared: sparse.csr_array | None = None
     ) -> Queries:
-        """The queries of texts with these vectors; a linear part reads their prepared form."""
+        """The queries of texts with these vectors; a linear part and a pretrained part may read their prepared form."""
         words = matches = links = None
         if self.lexical is not None and mode == "both":
             words = self.lexical.rows(texts)
@@ -109,7 +109,7 @@ class Scorer:
                 matches = self.lexical.matches.find(texts)
                 if self.links is not None:
                     links = self.links.of_texts(named_labels(self.lexical.matches, matches))
-        frozen = self.pretrained.encode(texts) if self.pretrained is not None and mode == "both" else None
+        frozen = self.pretrained.encode(texts, prepared) if self.pretrained is not None and mode == "both" else None
         rows = prepared if self.linear is not None and mode == "both" else None
         return Queries(as_array(self.layout.queries(vectors, mode)), words, frozen, matches, rows, links)
 

@@ -108,7 +108,8 @@ class Run:
         self.processes = processes
         self._networks = StageNetworks(dataset, config, seed=seed, device=device, folder=folder, processes=processes)
         self._validation: Validation | None = None
-        self._frozen = PretrainedVectors.of(config, dataset, None if folder is None else folder / "prepared", processes)
+        prepared = None if folder is None else folder / "prepared"
+        self._frozen = PretrainedVectors.of(config, dataset, prepared, processes, self._networks.beside_words)
         self._nothing_held_out = False
 
     def model(self, *, resume: bool = False) -> Model | None:

@@ -15,6 +15,7 @@ from unidex.data.texts import Texts
 from unidex.encoders import registry as encoders
 from unidex.features.extractor import MAX_COUNTED, FeatureExtractor
 from unidex.features.feature_counts import count_features
+from unidex.features.frozen_encoder import load_frozen
 from unidex.sparse_rows import find_sorted
 
 # Bytes and texts of the sample; features of so many are counted in about a second.
@@ -66,12 +67,13 @@ class Sizes:
         found, texts, labels = cls._without_features(dataset), dataset.train.texts, dataset.labels.texts
         num_bytes = texts.num_bytes + labels.num_bytes
         # A byte starts at most a word, a pair of words and an n-gram of each length.
-        features = min(config.features.max_features, 6 * num_bytes) + config.features.num_buckets
+        columns = _num_columns(config)
+        features = min(config.features.max_features, 6 * num_bytes) + config.features.num_buckets + columns
         return replace(
             found,
             num_features=features if encoders.get(config.encoder.kind).can.has_table else 0,
-            text_entries=4 * found.text_bytes,
-            label_entries=4 * found.label_bytes,
+            text_entries=4 * found.text_bytes + columns,
+            label_entries=4 * found.label_bytes + columns,
             num_counted=min(6 * num_bytes, MAX_KEYS),
         )
 
@@ -107,10 +109,11 @@ class Sizes:
             sum(len(counter.result()[0]) for counter in count_features(part[0], part[1], config.features).values())
             for part in (half, whole)
         )
-        entries = [features.transform(texts).nnz / max(1, len(texts)) for texts in whole]
+        columns = _num_columns(config)
+        entries = [features.transform(texts).nnz / max(1, len(texts)) + columns for texts in whole]
         return replace(
             self,
-            num_features=number + config.features.num_buckets,
+            num_features=number + config.features.num_buckets + columns,
             text_entries=entries[0],
             label_entries=entries[1],
             num_counted=self._grown(counted_half, counted, whole),
@@ -122,6 +125,12 @@ class Sizes:
         num_read = min(self.num_texts, MAX_COUNTED) + min(self.num_labels, MAX_COUNTED)
         ratio: float = num_read / max(1, sum(map(len, sample)))
         return round(of_whole * float(ratio**growth))
+
+
+def _num_columns(config: Config) -> int:
+    """Numbers of a frozen encoder's vector beside the words of a text."""
+    source = config.features.pretrained
+    return load_frozen("features.pretrained", source, config.encoder.max_length).dim if source else 0
 
 
 def sample_of(dataset: Dataset, seed: int = 0) -> Dataset:

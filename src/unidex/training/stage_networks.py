@@ -21,6 +21,7 @@ from unidex.distributed import Processes
 from unidex.encoders import registry as encoders
 from unidex.features.analyser import Analyser
 from unidex.features.extractor import FeatureExtractor
+from unidex.features.pretrained_columns import columns_of
 from unidex.nn.assembly import build_network
 from unidex.nn.initialisation import initialise_biases, initialise_classifiers
 from unidex.nn.label_tree import LabelTree
@@ -29,6 +30,7 @@ from unidex.nn.row_table import RowTable
 from unidex.training.chosen_rows import chosen
 from unidex.training.network_state import copied
 from unidex.training.parts_setup import has_parts, label_graph, make_parts
+from unidex.training.pretrained_vectors import BesideWords
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.transfer import inherit, surrogate_set
 from unidex.training.tree_setup import cluster_positives, grow_tree, learns_labels
@@ -80,6 +82,18 @@ class StageNetworks:
         if isinstance(features, FeatureExtractor):
             return features.analyser
         return Analyser.fit(self.dataset.train.texts, self.dataset.labels.encoder_texts, self.config.features)
+
+    @property
+    def beside_words(self) -> BesideWords | None:
+        """What prepared texts have of a frozen encoder; None where they have words alone."""
+        columns = columns_of(self._encoder)
+        if columns is None:
+            return None
+        rows = {"train": self.texts}
+        # Several texts of a label are joined for the encoder, while its vector beside is that of the first.
+        if not self.dataset.labels.concepts:
+            rows["labels"] = self.labels
+        return BesideWords(columns, rows)
 
     def start_from(self, network: Network, config: Config) -> None:
         """Let later networks start where the network of a stage ended."""

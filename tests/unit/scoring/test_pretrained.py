@@ -12,13 +12,15 @@ from scipy import sparse
 from helpers.synthetic import QUICK, topics
 from unidex.config.recipes import load
 from unidex.distributed import ALONE
+from unidex.encoders import pretrained_encoder
+from unidex.encoders.pretrained_encoder import PretrainedEncoder
 from unidex.errors import ConfigError, ModelError
+from unidex.features.frozen_encoder import FrozenEncoder
 from unidex.model.explanation import explain
 from unidex.model.incremental import teach
 from unidex.model.model import Model
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.pretrained import PRETRAINED, PretrainedPart
-from unidex.scoring.pretrained_encoder import PretrainedEncoder
 from unidex.training import pretrained_vectors, validation
 from unidex.verbs.train import train
 
@@ -62,10 +64,10 @@ def test_static_vectors_are_means_of_unit_length(static):
 
 
 def test_cosines_and_knn_scores_are_those_of_plain_products(static):
-    encoder = PretrainedEncoder(str(static), 32)
+    encoder = FrozenEncoder(str(static), 32)
     labels, texts = encoder(list(DATA.labels.texts)), encoder(list(DATA.train.texts))
     knn = KnnPart.of(texts, DATA.train.positives, num_nearest=4, temperature=0.1)
-    part = PretrainedPart.of(encoder, str(static), 32, labels, knn)
+    part = PretrainedPart(encoder, labels, knn)
     queries, ids = part.encode(TEXTS), np.random.default_rng(0).integers(0, 150, (30, 7))
     cosines = queries @ labels.T
     np.testing.assert_allclose(part.cosines(queries, ids), np.take_along_axis(cosines, ids, axis=1), atol=2e-5)
@@ -165,20 +167,20 @@ def test_another_encoder_of_the_same_name_is_found_out(saved, static, monkeypatc
 
 
 def test_a_resumed_run_encodes_nothing_again(static, tmp_path, monkeypatch):
-    class Texts(pretrained_vectors.PretrainedEncoder):
+    class Texts(pretrained_encoder.PretrainedEncoder):
         count = 0
 
         def __call__(self, texts):
             Texts.count += len(texts)
             return super().__call__(texts)
 
-    monkeypatch.setattr(pretrained_vectors, "PretrainedEncoder", Texts)
+    monkeypatch.setattr(pretrained_encoder, "PretrainedEncoder", Texts)
     config = load("auto", [f"predict.pretrained={static}"])
     first, second = (pretrained_vectors.PretrainedVectors.of(config, DATA, tmp_path, ALONE) for _ in range(2))
     one = first.part(config.predict)
-    assert Texts.count == 560 + 150 + 1
+    assert Texts.count == 560 + 150 + 2  # with the probe of each
     two = second.part(config.predict, np.arange(100))
-    assert Texts.count == 560 + 150 + 2  # the probe alone
+    assert Texts.count == 560 + 150 + 2
     assert np.array_equal(one.texts.vectors(np.arange(100)), two.texts.vectors(np.arange(100)))
 
 

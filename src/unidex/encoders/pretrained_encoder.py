@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unidex import progress
+from unidex.features.frozen_encoder import Vectors
 from unidex.features.tokens import token_counts, tokenise
 from unidex.nn.token_vectors import MINILM, WORDLLAMA, TokenVectors, read_token_vectors
 
-Vectors = NDArray[np.float32]
 _BLOCK = 1024
 
 
