@@ -21,6 +21,7 @@ from unidex.index.checks import hidden_labels
 from unidex.index.exact import search_exact
 from unidex.nn.vectors import Vectors, as_array
 from unidex.scoring.calibration import Calibration
+from unidex.scoring.candidate_ids import continued, without_repeats
 from unidex.scoring.feature_columns import describe_at_once
 from unidex.scoring.knn import KnnPart
 from unidex.scoring.knn_join import join_scores
@@ -43,7 +44,7 @@ from unidex.scoring.rankers import (
     added_weights,
 )
 from unidex.scoring.ranking_features import KnnFound, Pairs, compute_features
-from unidex.topk import PADDING, TopK
+from unidex.topk import TopK
 
 
 @dataclass(eq=False)
@@ -149,7 +150,7 @@ class Scorer:
                 best = ranker.rank(candidates, min(k, candidates.ids_NK.shape[1]))
             if best.k == k and (best.ids >= 0).all():
                 return best
-            return _continued(best, self.index.search(queries.vectors, k, allowed=allowed, forbidden=forbidden), k)
+            return continued(best, self.index.search(queries.vectors, k, allowed=allowed, forbidden=forbidden), k)
         found = self.index.search(queries.vectors, k, allowed=allowed, forbidden=forbidden)
         if mode != "both" or self.layout.weights.knn == 0:
             return found
@@ -332,32 +333,3 @@ class Scorer:
             highest = int(frequencies_L.max(initial=0))
             self._logarithms = frequencies_L, np.log1p(frequencies_L).astype(np.float32), highest
         return self._logarithms[1:]
-
-
-def _continued(best: TopK, found: TopK, k: int) -> TopK:
-    """The ranked labels, then those of the index in its order, up to k, whose scores go on below.
-
-    So the first places of a long list are those of a short one.
-
-    >>> found = _continued(TopK.rank([[4, 2]], [[0.5, -0.25]]), TopK.rank([[2, 7, 8]], [[3.0, 2.0, 1.5]]), 3)
-    >>> found.ids.tolist(), found.scores.tolist()
-    ([[4, 2, 7]], [[0.5, -0.25, -2.25]])
-    """
-    is_new = (found.ids >= 0) & ~(found.ids[:, :, None] == best.ids[:, None, :]).any(axis=2)
-    lowest_N = np.where(best.ids >= 0, best.scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
-    of_index = np.where(found.ids >= 0, found.scores, 0)
-    below = np.where(np.isfinite(lowest_N), lowest_N, 0) - 1 + of_index - of_index[:, :1]
-    ids = np.concatenate([best.ids, np.where(is_new, found.ids, PADDING)], axis=1)
-    scores = np.concatenate([best.scores, np.where(is_new, below, -np.inf).astype(np.float32)], axis=1)
-    return TopK.rank(ids, scores, k)
-
-
-def without_repeats(ids_NK: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each id of a row once, in ascending order; a repeated one becomes -1.
-
-    >>> without_repeats(np.array([[3, 1, 3]])).tolist()
-    [[1, 3, -1]]
-    """
-    ascending = np.sort(ids_NK, axis=1)
-    ascending[:, 1:][ascending[:, 1:] == ascending[:, :-1]] = PADDING
-    return ascending
