@@ -28,6 +28,10 @@ from unidex.topk import TopK
 # The ranking feature of this part.
 LINKS = ("links",)
 _STARTS, _ENDS, _COUNTS = "starts", "ends", "counts"
+# A text with the name of more labels says nothing of one of them, and thousands of labels may share a name.
+_MAX_NAMES = 8
+# Nor does a label that more others refer to tell which of them a text refers to.
+_MAX_ENDS = 1000
 
 
 class Links:
@@ -102,8 +106,10 @@ class Links:
     def _by_start(self) -> tuple[NDArray[np.int64], sparse.csr_array]:
         """The labels that links start at, and a row of counts for each."""
         starts_Z, counts_Z = np.unique(self._starts_P, return_counts=True)
-        ends = self._ends_P.astype(np.int32)
-        return starts_Z, csr_from_counts(self._counts_P.astype(np.float32), ends, counts_Z, self.num_labels)
+        is_few_Z = counts_Z <= _MAX_ENDS
+        kept_P = np.repeat(is_few_Z, counts_Z)
+        ends, counts = self._ends_P[kept_P].astype(np.int32), self._counts_P[kept_P].astype(np.float32)
+        return starts_Z[is_few_Z], csr_from_counts(counts, ends, counts_Z[is_few_Z], self.num_labels)
 
     def save(self, folder: Path) -> None:
         """Write all pairs."""
@@ -126,7 +132,10 @@ class Links:
 
 
 def named_labels(finder: MatchFinder, matches: Matches) -> sparse.csr_array:
-    """The labels that texts are named like, N x L, each 1: of the matches that are names, those with the most words."""
+    """The labels that texts are named like, N x L, each 1: of the matches that are names, those with the most words.
+
+    A text with the name of very many labels is named like none.
+    """
     places_NL = matches.places_NL
     at = places_NL.data
     entries = np.flatnonzero(matches.names_M[at]) if len(at) else np.empty(0, dtype=np.int64)
@@ -134,8 +143,12 @@ def named_labels(finder: MatchFinder, matches: Matches) -> sparse.csr_array:
     texts = np.searchsorted(places_NL.indptr, entries, side="right") - 1
     most_N = np.zeros(places_NL.shape[0], dtype=np.int64)
     np.maximum.at(most_N, texts, words)
-    longest = words == most_N[texts]
-    labels, counts = places_NL.indices[entries[longest]], np.bincount(texts[longest], minlength=len(most_N))
+    longest = np.flatnonzero(words == most_N[texts])
+    counts = np.bincount(texts[longest], minlength=len(most_N))
+    if counts.max(initial=0) > _MAX_NAMES:
+        longest = longest[counts[texts[longest]] <= _MAX_NAMES]
+        counts[counts > _MAX_NAMES] = 0
+    labels = places_NL.indices[entries[longest]]
     starts = np.append(0, np.cumsum(counts)).astype(np.int32)
     return unchecked_csr(np.ones(len(labels), dtype=np.float32), labels.astype(np.int32), starts, places_NL.shape)
 
@@ -148,10 +161,9 @@ def best_links(links_NL: sparse.csr_array, k: int, hidden_L: NDArray[np.bool_] |
     return TopK.from_csr(links_NL, k)
 
 
-def share_of_true_links(links_TL: sparse.csr_array, positives_TL: sparse.csr_array) -> float:
-    """The share of the links of train texts that are labels of the text; 0 where there are none.
+def count_true_links(links_TL: sparse.csr_array, positives_TL: sparse.csr_array) -> tuple[int, int]:
+    """The number of links of train texts that are labels of the text, and of all their links.
 
     No text counts for itself: the labels that link to it are those of other texts.
     """
-    true: int = int(links_TL.astype(bool).multiply(positives_TL.astype(bool)).nnz)
-    return true / max(1, int(links_TL.nnz))
+    return int(links_TL.astype(bool).multiply(positives_TL.astype(bool)).nnz), int(links_TL.nnz)

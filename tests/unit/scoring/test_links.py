@@ -16,7 +16,7 @@ from unidex.model.explanation import explain
 from unidex.model.incremental import teach
 from unidex.model.model import Model
 from unidex.scoring.label_matches import LabelMatches
-from unidex.scoring.links import LINKS, Links, named_labels, share_of_true_links
+from unidex.scoring.links import LINKS, Links, count_true_links, named_labels
 from unidex.storage.small_numbers import save_numbers
 from unidex.training.lexical_setup import lexical_part, true_links
 from unidex.verbs.train import train
@@ -65,10 +65,32 @@ def test_links_are_those_of_a_loop(train_names, train_labels, asked):
     assert np.array_equal(parts.of_texts(csr(asked)).toarray(), expected)
 
 
-def test_the_share_of_true_links_counts_pairs():
+def test_true_links_are_counted_by_pairs():
     links, positives = csr([[2, 1, 0, 0], [0, 0, 3, 0]]), csr([[1, 0, 0, 1], [0, 1, 0, 0]])
-    assert share_of_true_links(links, positives) == pytest.approx(1 / 3)
-    assert share_of_true_links(csr([[0, 0, 0, 0]]), positives[:1]) == 0
+    assert count_true_links(links, positives) == (1, 3)
+    assert count_true_links(csr([[0, 0, 0, 0]]), positives[:1]) == (0, 0)
+
+
+def test_a_label_that_very_many_refer_to_has_no_links():
+    names, labels = np.eye(1003, dtype=np.float32)[:1001], np.zeros((1001, 1003), dtype=np.float32)
+    labels[:, 1001], labels[:1000, 1002] = 1, 1
+    links = Links.of(sparse.csr_array(names), sparse.csr_array(labels))
+    found = links.of_texts(sparse.csr_array(np.eye(1003, dtype=np.float32)[1001:]))
+    assert np.diff(found.indptr).tolist() == [0, 1000]
+
+
+def test_a_name_of_very_many_labels_is_none():
+    finder = LabelMatches.of(["red"] * 8 + ["blue"] * 9)
+    named = named_labels(finder, finder.find(["red shoes", "blue", "red"]))
+    assert np.diff(named.indptr).tolist() == [8, 0, 8]
+    assert named.indices.tolist() == [*range(8)] * 2
+
+
+def test_true_links_of_many_texts_are_those_of_some(monkeypatch):
+    data = pages(num_pages=600)
+    part, rows = lexical_part(data, PLAIN, np.arange(len(data.train))), np.arange(len(data.train))
+    monkeypatch.setattr("unidex.training.lexical_setup._MAX_COMPARED", 10)
+    assert len(true_links(data, part, rows)) > 0
 
 
 def test_files_give_the_same_links_and_wrong_ones_are_refused(tmp_path):
