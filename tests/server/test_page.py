@@ -51,6 +51,9 @@ def test_the_page_names_every_part_of_a_score():
     # Comparisons within the text belong to their feature, and a decision tree and the base are no features.
     parts = {_PARTS.get(feature, feature) for feature in FEATURES} | {"decision_tree", "base"}
     assert named == parts
+    # Each has a colour of its own; the label prior and what an average candidate has are grey.
+    style = (FOLDER / "page.css").read_text(encoding="utf-8")
+    assert {name for name in parts if f"--{name}: light-dark(" in style} == parts - {"base", "label_prior"}
 
 
 def test_the_page_has_no_inline_script_or_style():
