@@ -311,8 +311,8 @@ class Validation:
 
     @cached_property
     def links(self) -> Links | None:
-        """Links between labels; None where too few of them are true."""
-        return true_links(self.dataset, self.lexical, self.rows)
+        """Links between labels; None where too few of them are true, or where no ranker reads them."""
+        return None if len(self.answered) < MIN_TREES else true_links(self.dataset, self.lexical, self.rows)
 
     def _scorer(self, network: Network, config: Config, weights: Weights, *, for_many_texts: bool = False) -> Scorer:
         """The scorer that a model with this network has.

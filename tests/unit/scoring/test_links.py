@@ -149,6 +149,15 @@ def test_a_ranker_reads_links_where_pages_refer_to_each_other(folder):
     assert "links" in str(part)
 
 
+def test_a_ranker_of_few_texts_reads_no_links_and_none_are_announced(caplog):
+    settings = [*QUICK, "train.epochs=1", "train.validation=0.4", "predict.rank=learned"]
+    with caplog.at_level(logging.INFO):
+        model = train(pages(num_pages=400), "unidec", settings=settings)
+    assert model.scorer.links is None
+    assert "few (trees need" in caplog.text
+    assert "Links between labels" not in caplog.text
+
+
 def test_texts_that_are_remembered_and_taught_link_too(folder):
     model, data = Model.load(folder), pages(num_pages=1200)
     before = len(model.scorer.links)
