@@ -252,7 +252,7 @@ def varied(body: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 
 
 def train_model(work: Path, *, has_trees: bool = False) -> Path:
-    """A model with every part that a folder can have; the ranker is linear, or has trees that read classifiers."""
+    """A model with every part that a folder can have; the ranker is linear, or has trees, classifiers and links."""
     from unidex.data import formats
     from unidex.training import validation
     from unidex.verbs.train import train
@@ -262,7 +262,9 @@ def train_model(work: Path, *, has_trees: bool = False) -> Path:
     rows = []
     for number in range(720 if has_trees else 240):
         label = number % 12
-        text = " ".join([words[2 * label], words[2 * label + 1], *rng.choices(words[24:], k=3)])
+        # Links: the text of a label and that of its neighbour refer to each other.
+        name = label ^ 1 if has_trees else label
+        text = " ".join([words[2 * name], words[2 * name + 1], *rng.choices(words[24:], k=3)])
         rows.append({"text": text, "labels": [f"{words[2 * label]} {words[2 * label + 1]}"]})
     file, folder = work / "rows.jsonl", work / ("trees" if has_trees else "model")
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -272,8 +274,9 @@ def train_model(work: Path, *, has_trees: bool = False) -> Path:
     pays, validation._MIN_GAIN = validation._MIN_GAIN, -1.0
     train(formats.read(file), "unidec", settings=settings, out=folder)
     validation._MIN_GAIN = pays
-    if (folder / "linear").is_dir() != has_trees:
-        raise SystemExit(f"a model {'with' if has_trees else 'without'} linear classifiers is needed, but this is none")
+    for part in ("linear", "links"):
+        if (folder / part).is_dir() != has_trees:
+            raise SystemExit(f"a model {'with' if has_trees else 'without'} {part}/ is needed, but this is none")
     return folder
 
 

@@ -164,6 +164,11 @@ def _read(
         LinearPart.load(linear_folder, network.encoder.features.num_features) if linear_folder.is_dir() else None,
         Links.load(links_folder, len(labels)) if links_folder.is_dir() else None,
     )
+    if not scorer.layout.has_tree and scorer.layout.num_head_columns > index.dim:
+        raise ModelError(
+            f"{folder / 'config.toml'}: the heads must have at most the {index.dim} numbers of a label in index/, but "
+            f"have {scorer.layout.num_head_columns}; copy the model again"
+        )
     if scorer.pretrained is not None:
         scorer.pretrained.share(columns_of(network.encoder))
     if missing := scorer.missing_part():

@@ -177,3 +177,14 @@ def test_a_folder_that_is_no_model_is_refused_by_its_reason(tmp_path):
     (tmp_path / "export.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ModelError, match="is an export for another tool; name the model that it was made of"):
         Model.load(tmp_path)
+
+
+def test_a_recipe_that_was_cut_short_is_refused_by_its_name(tmp_path):
+    folder = tmp_path / "model"
+    train(topics(), "unidec", settings=[*QUICK, "train.epochs=1"], out=folder)
+    whole = (folder / "config.toml").read_text(encoding="utf-8")
+    # All that follows gets its default, also the dimensions of the heads.
+    (folder / "config.toml").write_text(whole.split("[heads]")[0], encoding="utf-8")
+    (folder / "manifest.json").write_text(json.dumps({"format": FORMAT, "files": _hashes(folder)}), encoding="utf-8")
+    with pytest.raises(ModelError, match=r"config\.toml: the heads must have at most the 64 numbers of a label"):
+        Model.load(folder)
