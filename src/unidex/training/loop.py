@@ -100,6 +100,7 @@ class Trainer:
             if self.step == 0:
                 self._validate_before()
             while self.epoch < epochs and self.validations_without_gain < patience:
+                self._keep_best()
                 self._run_epoch(advance)
                 if self.epoch % self.config.train.validate_every == 0 or self.epoch == epochs:
                     self._validate_now()
@@ -108,9 +109,8 @@ class Trainer:
         if self._validate is not None or self._has_next_phase:
             # A run that is resumed in the next phase does not train this one again.
             self._save_checkpoint()
-        best = self._best
-        if best is not None:
-            load_network(self.network, best)
+        if self._best is not None:
+            load_network(self.network, self._best)
             # Its memory is that of the network, and nothing reads it any more.
             self._best = None
         seconds = time.monotonic() - started
@@ -120,7 +120,7 @@ class Trainer:
             "steps": self.step,
             "seconds": round(seconds, 1),
             "best_epoch": self.best_epoch or self.epoch,
-            "best": None if best is None else {self.config.train.metric: self._best_value},
+            "best": {self.config.train.metric: self._best_value} if self.best_epoch else None,
         }
 
     def measure_steps(self, number: int) -> list[float]:
@@ -244,12 +244,13 @@ class Trainer:
         metrics = self._validate(self.network)
         value = metric_value(metrics, self.config.train.metric)
         self._log.validation(self.epoch, self.step, metrics)
-        gains = value > self._best_value + self.config.train.min_gain * abs(self._best_value) or self._best is None
+        gains = value > self._best_value + self.config.train.min_gain * abs(self._best_value) or not self.best_epoch
         self.validations_without_gain = 0 if gains else self.validations_without_gain + 1
         if value > self._best_value:
-            # The copy before it goes first, so that there are never two.
+            # The network itself is the best until it learns more. The room of the last copy is free for a checkpoint.
             self._best = None
-            self._best = self._copied_network()
+            if self._best_file is not None:
+                self._best_file.unlink(missing_ok=True)
             self._best_value, self.best_epoch = value, self.epoch
 
     def end_state(self) -> Mapping[str, Tensor]:
@@ -276,22 +277,31 @@ class Trainer:
         optimisers = {f"optimiser.{name}": tensor for name, tensor in self.optimisers.state().items()}
         return network_state(self.network) | optimisers
 
-    def _copied_network(self) -> Mapping[str, Tensor]:
-        file = None if self.folder is None else self.folder / f"best-{self.processes.rank}.safetensors"
-        return copied(network_state(self.network), file)
+    @property
+    def _is_best(self) -> bool:
+        """Whether the network itself is the best, as it is right after the best validation."""
+        return self.best_epoch > 0 and self.batch == 0 and self.epoch == self.best_epoch
+
+    @property
+    def _best_file(self) -> Path | None:
+        return None if self.folder is None else self.folder / f"best-{self.processes.rank}.safetensors"
+
+    def _keep_best(self) -> None:
+        """Copy the network before it learns more, if it is the best."""
+        if self._is_best:
+            self._best = copied(network_state(self.network), self._best_file)
 
     def _save_checkpoint(self) -> None:
         if self.folder is None:
             return
         tensors = self._state()
-        # Right after the best validation the network itself is the best.
-        if self._best is not None and not (self.batch == 0 and self.epoch == self.best_epoch):
+        if self._best is not None and not self._is_best:
             tensors |= {f"{checkpoint.BEST}{name}": value for name, value in self._best.items()}
         tensors |= self._batching.state()
         state = {
             **{name: getattr(self, name) for name in _PROGRESS},
             "seed": self.seed,
-            "best_value": None if self._best is None else self._best_value,
+            "best_value": self._best_value if self.best_epoch else None,
             "before": self._before,
             "config": self.config.model_dump(),
         }
@@ -318,8 +328,6 @@ class Trainer:
         self._best_value = -math.inf if state["best_value"] is None else state["best_value"]
         for name in _PROGRESS:
             setattr(self, name, state[name])
-        if self._best is None and state["best_value"] is not None:
-            self._best = self._copied_network()
         self._before = state.get("before")
         self._batching.load(tensors)
         self._log.keep_until(self.step)
