@@ -5,6 +5,7 @@ import html.parser
 import io
 import json
 import re
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -188,16 +189,27 @@ def number(said):
 
 
 def shows(page, rows, column=0):
-    """Wait until a column has these labels, then compare its numbers."""
+    """Wait until a column has these labels with these numbers.
+
+    The numbers are read until they agree: an answer with the same labels may stand there before the one that is
+    awaited.
+    """
     listed = page.locator(".rows").nth(column).locator("> li")
-    has(listed.locator(".label-text"), [row["text"] for row in rows])
-    has(listed.locator(".mark"), [f"frequency: {row['frequency']}" for row in rows])
-    said = listed.locator(".value").all_text_contents()
     names = ["score" if row["probability"] is None else "probability" for row in rows]
-    assert [value.split()[0] for value in said] == names
     values = [row["score"] if row["probability"] is None else row["probability"] for row in rows]
-    # A percent is rounded to a whole one in the middle of the range, scores to three places.
-    assert [number(value) for value in said] == pytest.approx(values, abs=0.0051)
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while True:
+        has(listed.locator(".label-text"), [row["text"] for row in rows])
+        has(listed.locator(".mark"), [f"frequency: {row['frequency']}" for row in rows])
+        said = listed.locator(".value").all_text_contents()
+        # A percent is rounded to a whole one in the middle of the range, scores to three places.
+        expected = pytest.approx(values, abs=0.0051)
+        agrees = [value.split()[0] for value in said] == names and [number(value) for value in said] == expected
+        if agrees or time.monotonic() > deadline:
+            break
+        page.wait_for_timeout(20)
+    assert [value.split()[0] for value in said] == names
+    assert [number(value) for value in said] == expected
 
 
 def test_predictions_appear_while_typing(tab, service):
