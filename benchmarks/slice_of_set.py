@@ -35,15 +35,18 @@ def main() -> None:
 
 def with_labels(dataset: Dataset, kept: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Dataset:
     """The data set with these labels alone, ascending, and the texts that have one of them."""
+    labels = dataset.labels
+    texts = Texts.of([labels.texts[label] for label in kept])
+    uids = None if labels.uids is None else Texts.of([labels.uids[label] for label in kept])
+    concepts = {new: labels.concepts[old] for new, old in enumerate(kept.tolist()) if old in labels.concepts}
 
     def part(split: Split) -> Split:
         positives, filter_pairs = split.positives[:, kept], split.filter_pairs[:, kept]
         rows = np.flatnonzero(np.diff(positives.indptr))
         return replace(split, positives=positives, filter_pairs=filter_pairs).take(rows)
 
-    texts = [dataset.labels.texts[label] for label in kept]
     train, test = (part(split) for split in dataset.splits)
-    return replace(dataset, labels=Labels(Texts.of(texts)), train=train, test=test)
+    return replace(dataset, labels=Labels(texts, uids, concepts), train=train, test=test)
 
 
 if __name__ == "__main__":
