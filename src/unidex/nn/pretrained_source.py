@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 from unidex.errors import ConfigError, MissingExtraError, ModelError, quoted
 from unidex.nn.token_vectors import MINILM, minilm_folder
+
+logger = logging.getLogger(__name__)
 
 
 def transformers_library() -> Any:
@@ -66,14 +69,18 @@ def silent(*, bars: bool = False) -> Iterator[None]:
     """Keep the library from logging, and from showing progress unless ``bars``."""
     chatter = transformers_library().utils.logging
     before, had_bars = chatter.get_verbosity(), chatter.is_progress_bar_enabled()
-    # What the library would warn of is checked by us and is an error.
+    # What the library would warn of is checked by us and is an error. The hub's client tells of each of its tries.
     chatter.set_verbosity_error()
+    client = logging.getLogger("huggingface_hub")
+    client_before = client.level
+    client.setLevel(logging.ERROR)
     if not bars:
         chatter.disable_progress_bar()
     try:
         yield
     finally:
         chatter.set_verbosity(before)
+        client.setLevel(client_before)
         if had_bars:
             chatter.enable_progress_bar()
 
@@ -82,6 +89,8 @@ def silent(*, bars: bool = False) -> Iterator[None]:
 def reading(source: str) -> Iterator[None]:
     """Read in silence, except for downloads; any failure becomes an error of one line."""
     is_folder = Path(source).is_dir()
+    if not is_folder:
+        logger.info("%s is no folder here: it is looked for on the Hugging Face hub.", quoted(source, limit=200))
     try:
         with silent(bars=not is_folder):
             yield
@@ -90,6 +99,7 @@ def reading(source: str) -> Iterator[None]:
         if is_folder:
             raise ModelError(f"{source}: a transformer and its tokenizer must be here, but: {reason}") from None
         raise ModelError(
-            f"encoder.path {quoted(source)} is no folder here, so it must be a name on the Hugging Face hub within "
-            f"reach, but: {reason} Download it where there is a network, and give the folder"
+            "a transformer must be a folder or a name on the Hugging Face hub within reach, but "
+            f"{quoted(source, limit=200)} is no folder here, and from the hub: {reason} Download it where there is a "
+            "network, and give the folder"
         ) from None
