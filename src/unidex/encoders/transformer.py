@@ -6,6 +6,7 @@ Shapes: N texts, T tokens, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from unidex.errors import ConfigError, ModelError, listed, quoted
 from unidex.features.token_chunks import chunk_ends
 from unidex.features.tokens import TokenRows, tokenise
 from unidex.features.word_places import trimmed
+from unidex.nn.linear_layers import faster_linear_layers
 from unidex.nn.loss_scale import LossScale
 from unidex.nn.low_rank import add_low_rank, merge_low_rank
 from unidex.nn.onnx_graph import OnnxGraph
@@ -249,7 +251,7 @@ class TransformerEncoder(nn.Module):
         ids, present = rows.padded(self._pad)
         # Known here, without asking the device: where nothing is padded, attention needs no mask and is faster.
         mask_NT = None if present.all() else _moved(present, device)
-        with self._autocast(device):
+        with self._autocast(device), self._products(device):
             # Masks are whole numbers there: some models multiply with them.
             attended = None if mask_NT is None else mask_NT.long()
             if layers:
@@ -285,6 +287,11 @@ class TransformerEncoder(nn.Module):
     def _autocast(self, device: torch.device) -> torch.autocast:
         dtype = torch.float16 if self.settings.autocast == "float16" else torch.bfloat16
         return torch.autocast(device.type, dtype=dtype, enabled=self.settings.autocast != "off")
+
+    def _products(self, device: torch.device) -> AbstractContextManager[Any]:
+        """The library of linear layers; recomputed and compiled layers, and half precision, keep that of torch."""
+        plain = self.settings.autocast == "off" and self.settings.compile == "off"
+        return faster_linear_layers(device) if plain and not self.settings.gradient_checkpointing else nullcontext()
 
 
 class _Plain(nn.Module):

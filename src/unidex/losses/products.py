@@ -12,9 +12,9 @@ Shapes: B texts, P labels, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,6 +24,13 @@ _MULTIPLE = 128
 # Of smaller products the calls cost as much as the products.
 _MIN_TERMS = 1 << 20
 _PROCESSORS = Path("/proc/cpuinfo")
+
+
+class RowsWithRows(Protocol):
+    """A product of rows with rows."""
+
+    def __call__(self, x: Tensor, w: Tensor, bias: Tensor | None = None, /) -> Tensor:
+        """X w^T, and with a bias x w^T + b."""
 
 
 class PairProducts:
@@ -43,7 +50,7 @@ class PairProducts:
     def __init__(self, texts_BD: Tensor, labels_PD: Tensor) -> None:
         self._texts_BD, self._labels_PD = texts_BD, labels_PD
         is_plain = texts_BD.device.type == "cpu" and texts_BD.dtype == labels_PD.dtype == torch.float32
-        self._rows = _rows_with_rows() if is_plain and texts_BD.numel() * len(labels_PD) >= _MIN_TERMS else None
+        self._rows = rows_with_rows() if is_plain and texts_BD.numel() * len(labels_PD) >= _MIN_TERMS else None
         if self._rows is None:
             self.scores_BP = texts_BD @ labels_PD.T
             return
@@ -66,16 +73,16 @@ class PairProducts:
 
 
 @cache
-def _rows_with_rows() -> Callable[[Tensor, Tensor], Tensor] | None:
-    """The product of rows with rows, x w^T, by oneDNN; None where that of torch is as fast."""
+def rows_with_rows() -> RowsWithRows | None:
+    """The product of rows with rows by oneDNN; None where that of torch is as fast."""
     has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     return _by_one_dnn() if has_mkl and _vendor() not in ("", "GenuineIntel") else None
 
 
-def _by_one_dnn() -> Callable[[Tensor, Tensor], Tensor] | None:
-    """The product x w^T by oneDNN; None where torch was built without it."""
+def _by_one_dnn() -> RowsWithRows | None:
+    """The same, on any processor; None where torch was built without oneDNN."""
     linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch._C._has_mkldnn else None
-    return None if linear is None else lambda left, right: linear(left, right, None, "none", [], "")
+    return None if linear is None else lambda x, w, bias=None: linear(x, w, bias, "none", [], "")
 
 
 def _vendor() -> str:

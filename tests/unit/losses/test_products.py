@@ -37,12 +37,12 @@ def test_both_libraries_give_the_same_gradients(num_labels, loss, monkeypatch):
         shapes.append((*left.shape, len(right)))
         return compiled(left, right)
 
-    monkeypatch.setattr(products, "_rows_with_rows", lambda: counted)
+    monkeypatch.setattr(products, "rows_with_rows", lambda: counted)
     found = inner_product_loss(texts, labels, torch.tensor(0.3), targets, loss)
     assert len(shapes) == 3
     padded = -(-num_labels // 128) * 128
     assert all(padded in shape for shape in shapes)
-    monkeypatch.setattr(products, "_rows_with_rows", lambda: None)
+    monkeypatch.setattr(products, "rows_with_rows", lambda: None)
     expected = inner_product_loss(texts, labels, torch.tensor(0.3), targets, loss)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
@@ -50,7 +50,7 @@ def test_both_libraries_give_the_same_gradients(num_labels, loss, monkeypatch):
 
 
 def test_small_products_and_other_types_are_those_of_torch(monkeypatch):
-    monkeypatch.setattr(products, "_rows_with_rows", lambda: pytest.fail("not for these"))
+    monkeypatch.setattr(products, "rows_with_rows", lambda: pytest.fail("not for these"))
     texts, labels, _ = sides(300)
     for some in ((texts[:8], labels[:8]), (texts.double(), labels.double())):
         assert torch.equal(products.PairProducts(*some).scores_BP, some[0] @ some[1].T)
@@ -71,6 +71,6 @@ def test_one_dnn_multiplies_where_mkl_is_slow(content, is_one_dnn, monkeypatch, 
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     if content is not None:
         (tmp_path / "cpuinfo").write_text(content)
-    assert products._rows_with_rows.__wrapped__() == ("oneDNN" if is_one_dnn else None)
+    assert products.rows_with_rows.__wrapped__() == ("oneDNN" if is_one_dnn else None)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
-    assert products._rows_with_rows.__wrapped__() is None
+    assert products.rows_with_rows.__wrapped__() is None
