@@ -30,6 +30,11 @@ class Pool(Section):
     )
     start: int = Field(5, ge=0, description="epochs before batches are clustered and negatives mined")
     refresh_every: int = Field(5, ge=1, description="epochs between two rounds of clustering and mining")
+    similar_by: Literal["vectors", "words"] = Field(
+        "vectors",
+        description="what texts of a clustered batch are similar by: vectors of the network, from epoch pool.start on; "
+        "or words, from the first epoch on, for which no text is encoded",
+    )
     fill: bool = Field(True, description="fill the rest of a pool with further labels of the texts")
     shortlist: int = Field(
         0, ge=0, description="mined labels stored per text, to sample from; 0 for hard_negatives x refresh_every"

@@ -16,10 +16,12 @@ from unidex.augment.label_points import label_points
 from unidex.config import Augment, Config
 from unidex.distributed import Processes
 from unidex.errors import UnidexError
+from unidex.features.tokens import TokenRows, token_weights
 from unidex.nn.network import Network
 from unidex.nn.vectors import Vectors
 from unidex.pools.batches import cluster_size, clustered_batches, joined_clusters, num_batches, random_batches
 from unidex.pools.pool import Batch, label_batch, make_batch, mine_negatives, whole_batch
+from unidex.pools.word_vectors import word_vectors
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +29,7 @@ Ids = NDArray[np.int64]
 
 # What a random choice is for; part of its seed, so that no two draw the same numbers.
 BATCHES, CLUSTERS, STEP = range(3)
+WORDS = 4  # `transfer` has 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,20 +94,21 @@ class Batching:
     def refresh(self, network: Network, epoch: int) -> None:
         """Cluster the texts and mine negatives, where it is time for that."""
         pool, data = self._config.pool, self._data
+        is_clustered, by_words = pool.batches == "clustered", pool.similar_by == "words"
+        # Words stay what they are: clusters of them change with their size alone.
+        if is_clustered and by_words and (epoch == 0 or epoch in pool.cluster_growth):
+            texts = token_weights(data.texts) if isinstance(data.texts, TokenRows) else data.texts
+            vectors_ND = word_vectors(texts, np.random.default_rng([self._seed, WORDS]))
+            self._cluster(vectors_ND[torch.from_numpy(self._rows)], epoch)
         since = epoch - pool.start
         mines = pool.hard_negatives > 0 and pool.labels == "picked"
-        if since < 0 or since % pool.refresh_every or not (mines or pool.batches == "clustered"):
+        by_vectors = is_clustered and not by_words
+        if since < 0 or since % pool.refresh_every or not (mines or by_vectors):
             return
         network.eval()
         vectors = self._trained(network.text_vectors(data.texts, self._processes))
-        if pool.batches == "clustered":
-            rng = np.random.default_rng([self._seed, CLUSTERS, epoch])
-            chosen = vectors[torch.from_numpy(self._rows).to(vectors.device)]
-            size = self._config.train.batch_size
-            groups = clustered_batches(
-                chosen, cluster_size(epoch, pool.cluster_growth, size) if pool.cluster_growth else size, rng
-            )
-            self._clusters = [self._rows[group] for group in groups]
+        if by_vectors:
+            self._cluster(vectors[torch.from_numpy(self._rows).to(vectors.device)], epoch)
         if mines:
             own = self._processes.own_rows(data.labels)
             self._shortlist = mine_negatives(
@@ -115,6 +119,13 @@ class Batching:
                 pool.shortlist or pool.hard_negatives * pool.refresh_every,
                 self._processes,
             )
+
+    def _cluster(self, vectors_ND: Tensor, epoch: int) -> None:
+        """Cluster the texts that are gone through, whose vectors these are."""
+        growth, size = self._config.pool.cluster_growth, self._config.train.batch_size
+        rng = np.random.default_rng([self._seed, CLUSTERS, epoch])
+        groups = clustered_batches(vectors_ND, cluster_size(epoch, growth, size) if growth else size, rng)
+        self._clusters = [self._rows[group] for group in groups]
 
     def batches(self, epoch: int) -> list[Ids]:
         """The texts of each batch of an epoch, or its labels where batches are of labels."""

@@ -398,7 +398,8 @@ def test_weights_that_are_missing_are_an_error(tiny, tmp_path):
 def test_a_hub_out_of_reach_is_an_error_that_offers_a_folder(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(
-        ModelError, match=r"a name on the Hugging Face hub within reach, but .* is no folder here, and from the hub: .* give the folder$"
+        ModelError,
+        match=r"on the Hugging Face hub within reach, but .* is no folder here, and from the hub: .* give the folder$",
     ) as info:
         load("unidex-tests/no-such-model")
     assert "\n" not in str(info.value)

@@ -12,11 +12,13 @@ from scipy import sparse
 from helpers.command import run
 from helpers.stopped_runs import digest, kill_at_checkpoint, train_command
 from helpers.synthetic import QUICK, begun, topics
+from helpers.tiny_transformer import topics_settings
 from unidex.config.recipes import load
 from unidex.data import formats
 from unidex.data.concepts import Concept, Term
 from unidex.distributed import ALONE
 from unidex.errors import ConfigError
+from unidex.features.tokens import TokenRows, token_weights
 from unidex.model.model import Model
 from unidex.nn.label_tree import balanced_clusters, cut, label_centroids
 from unidex.pools.batches import cluster_size, joined_clusters
@@ -24,6 +26,7 @@ from unidex.training.frozen import freeze
 from unidex.training.loop import Trainer
 from unidex.training.parts_setup import label_graph
 from unidex.training.stage_networks import StageNetworks
+from unidex.training.training_set import Batching
 from unidex.verbs.train import train
 
 RECIPE = """
@@ -228,6 +231,37 @@ def test_growing_clusters_have_the_planned_steps_and_resume_with_their_state():
     # 240 texts in batches of 32 are 8 a epoch, clustered or not.
     assert model.metrics["training"]["steps"] == 6 * 8
     assert model.metrics["test"]["P@1"] > 80
+
+
+@pytest.mark.parametrize("encoder", ["bag", "transformer"])
+def test_batches_of_texts_with_like_words_need_no_vectors(encoder, monkeypatch):
+    settings = [*QUICK, *(topics_settings(80) if encoder == "transformer" else [])]
+    settings += ["pool.batches=clustered", "pool.similar_by=words", "pool.cluster_growth=[0, 0]"]
+    settings += ["pool.hard_negatives=0", "train.epochs=2"]
+    seen = []
+    batches = Batching.batches
+
+    def watched(self, epoch):
+        found = batches(self, epoch)
+        seen.append((self._data.texts, self._clusters, found))
+        return found
+
+    monkeypatch.setattr(Batching, "batches", watched)
+    train(topics(), "depsl", settings=settings)
+    texts, clusters, found = seen[0]
+    rows = (token_weights(texts) if isinstance(texts, TokenRows) else texts).toarray()
+    # Clusters of four texts from the first epoch on, whose words are more alike than those of any four.
+    assert max(len(cluster) for cluster in clusters) <= 4
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def likeness(groups):
+        return np.mean([(rows[some] @ rows[some].T)[~np.eye(len(some), dtype=bool)].mean() for some in groups])
+
+    assert likeness(clusters) > 1.5 * likeness(np.array_split(np.arange(len(rows)), len(clusters)))
+    # A batch is made of whole clusters, and an epoch of all texts, in another order each time.
+    assert sorted(np.concatenate(found).tolist()) == sorted(np.concatenate(clusters).tolist())
+    assert seen[-1][1] is clusters
+    assert [batch.tolist() for batch in seen[-1][2]] != [batch.tolist() for batch in found]
 
 
 def test_a_pool_that_is_not_filled_has_the_drawn_labels_alone():
