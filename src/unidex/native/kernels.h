@@ -114,7 +114,9 @@ int read_bytes(const uint8_t *input, int64_t length, uint8_t *bytes, int64_t siz
 /* products.c */
 int inner_products(const float *queries, int64_t texts, int64_t columns, const float *rows, int64_t num_rows,
                    int64_t dim, int64_t first, const int64_t *ids, int64_t width, float *found);
-void unit_rows(const float *rows, int64_t count, int64_t dim, float shortest, float *found);
+void unit_rows(const float *rows, int64_t count, int64_t dim, float shortest, float *lengths, float *found);
+void unit_gradient(const float *gradient, const float *unit, const float *lengths, int64_t count, int64_t dim,
+                   float *found);
 
 /* softmax.c */
 void highest(const float *scores, int64_t rows, int64_t columns, int64_t stride, float *of_rows, float *of_columns);
