@@ -8,7 +8,7 @@ were read last stay in memory.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from unidex.data.texts import Texts
 from unidex.errors import ModelError
 from unidex.storage.mapped import load_array
 
@@ -41,11 +42,9 @@ class CompressedTexts(Sequence[str]):
     @classmethod
     def of(cls, texts: Sequence[str]) -> CompressedTexts:
         """Compress texts."""
-        blocks = []
-        for first in range(0, len(texts), PER_BLOCK):
-            encoded = [text.encode() for text in texts[first : first + PER_BLOCK]]
-            lengths = np.array([len(text) for text in encoded], dtype="<u4")
-            blocks.append(zlib.compress(b"".join([lengths.tobytes(), *encoded])))
+        # Hundreds of thousands of names of features are in one piece already.
+        encoded = texts.encoded_blocks(PER_BLOCK) if isinstance(texts, Texts) else _encoded_blocks(texts)
+        blocks = [zlib.compress(lengths.astype("<u4").tobytes() + content) for lengths, content in encoded]
         ends = np.cumsum([len(block) for block in blocks], dtype=np.int64)
         return cls(np.frombuffer(b"".join(blocks), dtype=np.uint8), ends, len(texts), None)
 
@@ -101,6 +100,12 @@ class CompressedTexts(Sequence[str]):
             return [str(content[first:last], "utf-8") for first, last in pairwise(places)]
         except (ValueError, zlib.error) as error:
             raise ModelError(f"{self._file}: texts cannot be read ({error}); copy the model again") from None
+
+
+def _encoded_blocks(texts: Sequence[str]) -> Iterator[tuple[NDArray[np.int64], bytes]]:
+    for first in range(0, len(texts), PER_BLOCK):
+        encoded = [text.encode() for text in texts[first : first + PER_BLOCK]]
+        yield np.array([len(text) for text in encoded], dtype=np.int64), b"".join(encoded)
 
 
 def _part(file: Path, what: str) -> Path:

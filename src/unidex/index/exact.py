@@ -8,7 +8,8 @@ Shapes: B texts, L labels, D dimensions, K places.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -33,6 +34,7 @@ SCORES_AT_ONCE = 1 << 22
 PAIRS_AT_ONCE = 1 << 12
 GATHER_BELOW = 0.25  # share of visible labels below which they are copied out instead of scored with the rest
 ROWS_AT_ONCE = 1 << 14
+_MANY_TEXTS = 64  # of fewer texts, a copy of all vectors would take as long as their scores
 
 
 class RowSource(Protocol):
@@ -234,18 +236,45 @@ def search_arrays(
     if hidden is not None:
         dead = np.concatenate([np.flatnonzero(hidden), dead])
     at_once = max(1, SCORES_AT_ONCE // max(width, 1))
+    scores_of = _products(parts, width, len(queries_BD))
     blocks = [TopK(np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32))]
     for start in range(0, len(queries_BD), at_once):
         texts_BD = queries_BD[start : start + at_once]
+        scores_BN = scores_of(texts_BD)
+        scores_BN[:, dead] = -np.inf
+        rescore = partial(_pair_scores, parts, texts_BD)
+        blocks.append(best_of_all(scores_BN, ids_N, k, rescore))
+    return blocks[-1] if len(blocks) == 2 else TopK.concatenate(blocks)
+
+
+def _products(
+    parts: Sequence[NDArray[np.float32]], width: int, num_texts: int
+) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    """From some of so many texts to their scores, in rows of this width; what is behind the last label is anything.
+
+    Which library multiplies changes no result: the best labels are scored again by themselves (``_pair_scores``).
+    """
+    if len(parts) == 1 and num_texts >= _MANY_TEXTS and "torch" in sys.modules:
+        # Where torch is loaded, as in training, there may be a product of twice the speed.
+        from unidex.index.tensor_search import as_tensor
+        from unidex.losses.products import rows_with_rows
+
+        rows = rows_with_rows()
+        if rows is not None:
+            padded_ND = np.zeros((width, parts[0].shape[1]), dtype=np.float32)
+            padded_ND[: len(parts[0])] = parts[0]
+            labels_ND = as_tensor(padded_ND)
+            return lambda texts_BD: rows(as_tensor(texts_BD), labels_ND).numpy()
+
+    def multiplied(texts_BD: NDArray[np.float32]) -> NDArray[np.float32]:
         scores_BN = np.empty((len(texts_BD), width), dtype=np.float32)
         first = 0
         for part in parts:
             np.matmul(texts_BD, part.T, out=scores_BN[:, first : first + len(part)])
             first += len(part)
-        scores_BN[:, dead] = -np.inf
-        rescore = partial(_pair_scores, parts, texts_BD)
-        blocks.append(best_of_all(scores_BN, ids_N, k, rescore))
-    return blocks[-1] if len(blocks) == 2 else TopK.concatenate(blocks)
+        return scores_BN
+
+    return multiplied
 
 
 def _rows_of(parts: Sequence[NDArray[np.float32]], rows: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -19,6 +19,7 @@ from torch import Tensor
 from unidex.index.best_places import WIDTH_MULTIPLE, best_of_all
 from unidex.index.checks import Vectors
 from unidex.index.running_best import RunningTopK
+from unidex.losses.products import all_scores
 from unidex.sparse_rows import find_sorted
 from unidex.topk import TopK
 
@@ -64,7 +65,7 @@ def search_tensors(
         rows, columns = _excluded_within(pairs, ids)
         for start in range(0, num_texts, texts_at_once):
             texts = slice(start, min(start + texts_at_once, num_texts))
-            scores_BN = queries_BD[texts] @ labels_ND.T
+            scores_BN = all_scores(queries_BD[texts], labels_ND)
             if dead_N is not None:
                 scores_BN.masked_fill_(dead_N, -torch.inf)
             first, last = np.searchsorted(rows, (texts.start, texts.stop))
@@ -82,14 +83,12 @@ def _search_whole(
     blocks = list(_blocks(parts, hidden, WHOLE_UP_TO, queries_BD.device))
     if not blocks:
         return None
-    scores_BN = torch.empty(len(queries_BD), sum(len(ids) for _, ids, _ in blocks))
-    first = 0
-    for labels_ND, ids, dead_N in blocks:
-        own_BN = scores_BN[:, first : first + len(ids)]
-        torch.mm(queries_BD, labels_ND.T, out=own_BN)
+    scores = []
+    for labels_ND, _, dead_N in blocks:
+        scores.append(all_scores(queries_BD, labels_ND))
         if dead_N is not None:
-            own_BN.masked_fill_(dead_N, -torch.inf)
-        first += len(ids)
+            scores[-1].masked_fill_(dead_N, -torch.inf)
+    scores_BN = scores[0] if len(scores) == 1 else torch.cat(scores, dim=1)
     return best_of_all(scores_BN.numpy(), np.concatenate([ids for _, ids, _ in blocks]), k)
 
 

@@ -1,4 +1,4 @@
-"""The dense products of a training step: scores of texts and labels, and from their gradient those of both sides.
+"""The dense products of training: scores of texts and labels, and from their gradient those of both sides.
 
     S = X W^T        d X = G W        d W = G^T X
 
@@ -49,8 +49,7 @@ class PairProducts:
 
     def __init__(self, texts_BD: Tensor, labels_PD: Tensor) -> None:
         self._texts_BD, self._labels_PD = texts_BD, labels_PD
-        is_plain = texts_BD.device.type == "cpu" and texts_BD.dtype == labels_PD.dtype == torch.float32
-        self._rows = rows_with_rows() if is_plain and texts_BD.numel() * len(labels_PD) >= _MIN_TERMS else None
+        self._rows = _fastest(texts_BD, labels_PD)
         if self._rows is None:
             self.scores_BP = texts_BD @ labels_PD.T
             return
@@ -70,6 +69,23 @@ class PairProducts:
         # Of the turned sides the smaller one is copied.
         turned_DP = self._rows(self._texts_BD.T, self._whole.T)
         return self._rows(self._whole, self._padded.T), turned_DP.T[: len(self._labels_PD)].contiguous()
+
+
+def all_scores(texts_BD: Tensor, labels_PD: Tensor) -> Tensor:
+    """The scores of texts and labels, without a graph for autograd.
+
+    >>> all_scores(torch.tensor([[1.0, 2.0]]), torch.eye(2))
+    tensor([[1., 2.]])
+    """
+    rows = _fastest(texts_BD, labels_PD)
+    return texts_BD @ labels_PD.T if rows is None else rows(texts_BD, labels_PD)
+
+
+def _fastest(texts_BD: Tensor, labels_PD: Tensor) -> RowsWithRows | None:
+    """What multiplies these sides faster than torch's own product; None where nothing does."""
+    is_plain = texts_BD.device.type == labels_PD.device.type == "cpu"
+    is_plain = is_plain and texts_BD.dtype == labels_PD.dtype == torch.float32
+    return rows_with_rows() if is_plain and texts_BD.numel() * len(labels_PD) >= _MIN_TERMS else None
 
 
 @cache

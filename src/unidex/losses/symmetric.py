@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from unidex.losses import softmax
+from unidex.losses.exponentials import exponentials_, highest, multiply_pushes_
 from unidex.losses.gradient import Loss, LossGrad, check_scores
 from unidex.losses.targets import Targets
-
-# Rows of the fused form are taken so many numbers at a time: all operations on a block find it in the caches.
-BLOCK = 1 << 16
 
 
 def symmetric(
@@ -89,9 +87,7 @@ def _fused(
     if log_r_P is not None:
         log_r_P = log_r_P - log_r_P.amax()
     softmax.mask_(scores_BP, targets, form, -torch.inf)
-    blocks = torch.split(scores_BP, max(1, BLOCK // scores_BP.shape[1]))
-    highest = [(block.amax(1), block.amax(0)) for block in blocks]
-    highest_B, highest_P = torch.cat([of_b for of_b, _ in highest]), torch.stack([of_P for _, of_P in highest]).amax(0)
+    highest_B, highest_P = highest(scores_BP)
     top = softmax.finite_or_zero(highest_B.amax())
     range_ = top - torch.minimum(
         _lowest(highest_B, targets.totals(dtype), top), _lowest(highest_P, transposed.totals(dtype), top)
@@ -105,21 +101,16 @@ def _fused(
         scores_BP[targets.ignored_rows, targets.ignored_columns] = ignored_I
         return None
 
-    for block_bP in blocks:
-        softmax.exponentials_(block_bP, top)
-    softmax.mask_(scores_BP, targets, form, 0.0)
-    shifted_M = positives_M - top
     r_P = None if log_r_P is None else log_r_P.exp()
-    sums_B = scores_BP.sum(1) if r_P is None else scores_BP @ r_P
-    sums_P = scores_BP.sum(0)
+    sums_B, sums_P = exponentials_(scores_BP, float(top), r_P)
+    shifted_M = positives_M - top
     gaps_by_text_M = sums_B.log()[rows] - (shifted_M if log_r_P is None else shifted_M + log_r_P[columns])
     gaps_by_label_M = sums_P.log()[columns] - shifted_M
     values_by_text_M, pulls_by_text_M = form.terms(text_to_label * targets.shares(dtype), gaps_by_text_M)
     values_by_label_M, pulls_by_label_M = form.terms((1 - text_to_label) * transposed.shares(dtype), gaps_by_label_M)
     pushes_B = softmax.pushes(pulls_by_text_M, rows, sums_B)
     pushes_P = softmax.pushes(pulls_by_label_M, columns, sums_P)
-    for block_bP, pushes_b in zip(blocks, torch.split(pushes_B, len(blocks[0])), strict=True):
-        block_bP.mul_((pushes_b[:, None] if r_P is None else pushes_b[:, None] * r_P) + pushes_P)
+    multiply_pushes_(scores_BP, pushes_B, pushes_P, r_P)
     scores_BP[rows, columns] -= pulls_by_text_M + pulls_by_label_M
     return LossGrad(values_by_text_M.sum() + values_by_label_M.sum(), scores_BP)
 

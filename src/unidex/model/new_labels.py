@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unidex.config import Heads
-from unidex.nn.array_network import unit_rows
+from unidex.nn.unit_arrays import unit_rows
 from unidex.scoring.scorer import Scorer
 from unidex.topk import PADDING, TopK
 

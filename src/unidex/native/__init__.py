@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 from scipy import sparse
 
-_VERSION = 9  # as in module.c; kernels that were compiled from other sources are not used
+_VERSION = 10  # as in module.c; kernels that were compiled from other sources are not used
 
 
 def _load() -> Any:

@@ -36,8 +36,9 @@ int take_matches(Buffers *buffers, void **pointers, int at, FoundMatches *found,
 
 #define KERNELS(X)                                                                                                     \
     X(text_rows) X(weigh_rows) X(lexical_rows) X(share_columns) X(find_matches) X(sum_rows) X(multiply)                \
-    X(rank_places) X(best_entries) X(inner_products) X(unit_rows) X(describe_matches) X(describe_pairs) X(score_trees)                 \
-    X(search_labels) X(fit_classifiers) X(score_linear) X(used_columns) X(adagrad_rows) X(read_bytes)
+    X(rank_places) X(best_entries) X(inner_products) X(unit_rows) X(unit_gradient) X(describe_matches) X(describe_pairs) X(score_trees)                 \
+    X(search_labels) X(fit_classifiers) X(score_linear) X(used_columns) X(adagrad_rows) X(read_bytes) \
+    X(highest) X(exponentials) X(multiply_pushes)
 #define DECLARE(name) PyObject *py_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 KERNELS(DECLARE)
 

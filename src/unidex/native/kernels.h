@@ -11,8 +11,11 @@
 /* The same code for processors with wider registers, chosen when the module is loaded. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define WIDE __attribute__((target_clones("avx2", "default")))
+/* Where a processor computes more than it reads. */
+#define WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define WIDE
+#define WIDEST
 #endif
 
 /* A hint that memory will be read; never a fault. */
@@ -111,7 +114,16 @@ int read_bytes(const uint8_t *input, int64_t length, uint8_t *bytes, int64_t siz
 /* products.c */
 int inner_products(const float *queries, int64_t texts, int64_t columns, const float *rows, int64_t num_rows,
                    int64_t dim, int64_t first, const int64_t *ids, int64_t width, float *found);
-void unit_rows(const float *rows, int64_t count, int64_t dim, float shortest, float *found);
+void unit_rows(const float *rows, int64_t count, int64_t dim, float shortest, float *lengths, float *found);
+void unit_gradient(const float *gradient, const float *unit, const float *lengths, int64_t count, int64_t dim,
+                   float *found);
+
+/* softmax.c */
+void highest(const float *scores, int64_t rows, int64_t columns, int64_t stride, float *of_rows, float *of_columns);
+void exponentials(float *scores, int64_t rows, int64_t columns, int64_t stride, float top, float lowest,
+                  const float *factors, int64_t at_once, float *of_rows, float *of_blocks, float *room);
+void multiply_pushes(float *scores, int64_t rows, int64_t columns, int64_t stride, const float *of_rows,
+                     const float *factors, const float *of_columns);
 
 /* sparse.c */
 int64_t multiply(Csr left, Csr right, int64_t columns, float **values, int32_t **places, int32_t *starts);

@@ -119,7 +119,7 @@ PyObject *unless_wrong(Buffers *buffers, PyObject *result, int64_t entries) {
 #define KERNEL(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL},
 static PyMethodDef kernels[] = {KERNELS(KERNEL){NULL, NULL, 0, NULL}};
 /* Raised with every change of a function, here and in `unidex.native`. */
-static int set_version(PyObject *module) { return PyModule_AddIntConstant(module, "version", 9); }
+static int set_version(PyObject *module) { return PyModule_AddIntConstant(module, "version", 10); }
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)set_version}, {0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, kernels, slots, NULL, NULL, NULL};
 

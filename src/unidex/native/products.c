@@ -44,11 +44,21 @@ WIDE int inner_products(const float *queries, int64_t texts, int64_t columns, co
     return 1;
 }
 
-/* Rows divided by their lengths. */
-WIDE void unit_rows(const float *rows, int64_t count, int64_t dim, float shortest, float *found) {
+/* Rows divided by their lengths, and the lengths unless these are NULL. */
+WIDE void unit_rows(const float *rows, int64_t count, int64_t dim, float shortest, float *lengths, float *found) {
     for (int64_t row = 0; row < count; row++, rows += dim, found += dim) {
         float length = sqrtf(sum_products(rows, rows, dim));
         length = length > shortest || isnan(length) ? length : shortest;
+        if (lengths) lengths[row] = length;
         for (int64_t at = 0; at < dim; at++) found[at] = rows[at] / length;
+    }
+}
+
+/* The gradient of rows from that of the rows divided by their lengths. */
+WIDE void unit_gradient(const float *gradient, const float *unit, const float *lengths, int64_t count, int64_t dim,
+                        float *found) {
+    for (int64_t row = 0; row < count; row++, gradient += dim, unit += dim, found += dim) {
+        float along = sum_products(gradient, unit, dim);
+        for (int64_t at = 0; at < dim; at++) found[at] = (gradient[at] - unit[at] * along) / lengths[row];
     }
 }

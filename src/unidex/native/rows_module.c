@@ -113,14 +113,33 @@ PyObject *py_inner_products(PyObject *self, PyObject *const *arguments, Py_ssize
     return finish(&buffers, is_done ? Py_NewRef(Py_None) : NULL, is_done ? NULL : NUMBERS);
 }
 
-/* unit_rows(rows, found, dim, shortest) */
+/* unit_rows(rows, lengths, found, dim, shortest); there are no lengths or one per row */
 PyObject *py_unit_rows(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     Buffers buffers;
-    void *p[2];
-    if (count != 4) return PyErr_Format(PyExc_TypeError, "unit_rows takes 4 arguments");
-    if (!take_all(&buffers, arguments, 1, 1, p)) return NULL;
-    int64_t dim = whole(arguments[2]), size = numbers(&buffers, 0, 4);
-    if (dim < 1 || size % dim || numbers(&buffers, 1, 4) != size) return finish(&buffers, NULL, SIZES);
-    unit_rows(p[0], size / dim, dim, (float)PyFloat_AsDouble(arguments[3]), p[1]);
+    void *p[3];
+    if (count != 5) return PyErr_Format(PyExc_TypeError, "unit_rows takes 5 arguments");
+    if (!take_all(&buffers, arguments, 1, 2, p)) return NULL;
+    int64_t dim = whole(arguments[3]), size = numbers(&buffers, 0, 4), lengths = numbers(&buffers, 1, 4);
+    if (dim < 1 || size % dim || numbers(&buffers, 2, 4) != size || (lengths && lengths != size / dim))
+        return finish(&buffers, NULL, SIZES);
+    float shortest = (float)PyFloat_AsDouble(arguments[4]);
+    Py_BEGIN_ALLOW_THREADS
+    unit_rows(p[0], size / dim, dim, shortest, lengths ? p[1] : NULL, p[2]);
+    Py_END_ALLOW_THREADS
+    return finish(&buffers, Py_NewRef(Py_None), NULL);
+}
+
+/* unit_gradient(gradient, unit, lengths, found, dim) */
+PyObject *py_unit_gradient(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    Buffers buffers;
+    void *p[4];
+    if (count != 5) return PyErr_Format(PyExc_TypeError, "unit_gradient takes 5 arguments");
+    if (!take_all(&buffers, arguments, 3, 1, p)) return NULL;
+    int64_t dim = whole(arguments[4]), size = numbers(&buffers, 0, 4), rows = numbers(&buffers, 2, 4);
+    if (dim < 1 || size != rows * dim || numbers(&buffers, 1, 4) != size || numbers(&buffers, 3, 4) != size)
+        return finish(&buffers, NULL, SIZES);
+    Py_BEGIN_ALLOW_THREADS
+    unit_gradient(p[0], p[1], p[2], rows, dim, p[3]);
+    Py_END_ALLOW_THREADS
     return finish(&buffers, Py_NewRef(Py_None), NULL);
 }

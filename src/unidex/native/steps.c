@@ -18,12 +18,13 @@ int64_t used_columns(Csr rows, int64_t columns, int64_t *ids, float *values, int
         }
         next[rows.columns[at]]++;
     }
-    for (int64_t column = 0; column < columns; column++) {
+    /* No branch: nobody can guess which columns have entries. Behind the last one there is no room. */
+    for (int64_t column = 0; total < rows.entries; column++) {
         int32_t count = next[column];
-        if (!count) continue;
         ids[used] = column;
-        starts[used++] = total;
+        starts[used] = total;
         next[column] = total;
+        used += count > 0;
         total += count;
     }
     starts[used] = total;

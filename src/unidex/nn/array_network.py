@@ -14,14 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from unidex import native
 from unidex.config import Config
+from unidex.nn.unit_arrays import unit_rows
 from unidex.nn.vectors import Vectors
 from unidex.storage.eight_bits import table_names
 
 # Vectors are made in blocks of so many texts, so that memory does not grow with their number.
 BLOCK = 4096
-_SHORTEST = 1e-12  # torch's minimum of a length that it divides by
 Weights = Mapping[str, NDArray[Any]]
 # The encoders of a network, and the names of their row tables among saved weights.
 ENCODER_TABLES = {"encoder": "features", "classifier_encoder": "classifier_features"}
@@ -176,22 +175,6 @@ class ArrayNetwork:
             if head is not None and head.linear is not None:
                 found |= head.linear.weights(f"{name}.linear")
         return found
-
-
-def unit_rows(vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The rows divided by their lengths; a row of zeros stays so.
-
-    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]], dtype=np.float32)).round(3).tolist()
-    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
-    """
-    found: NDArray[np.float32]
-    if native.kernels is not None and vectors_ND.dtype == np.float32 and vectors_ND.size:
-        found = np.empty(vectors_ND.shape, dtype=np.float32)
-        native.kernels.unit_rows(np.ascontiguousarray(vectors_ND), found, vectors_ND.shape[1], _SHORTEST)
-        return found
-    lengths = np.sqrt((vectors_ND * vectors_ND).sum(axis=1))
-    found = vectors_ND / np.maximum(lengths, np.float32(_SHORTEST))[:, None]
-    return found
 
 
 def _encoded(encoder: ArrayEncoder, prepared: Any) -> NDArray[np.float32]:

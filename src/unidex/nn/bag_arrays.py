@@ -18,7 +18,8 @@ from unidex import native
 from unidex.config import Config
 from unidex.features.cache import cached_transform
 from unidex.features.extractor import FeatureExtractor
-from unidex.nn.array_network import Linear, Weights, unit_rows
+from unidex.nn.array_network import Linear, Weights
+from unidex.nn.unit_arrays import unit_rows
 from unidex.sparse_rows import unchecked_csr
 from unidex.storage.eight_bits import BLOCK as EIGHT_BIT_BLOCK
 from unidex.storage.eight_bits import EightBitRows, Table, read_table, table_arrays

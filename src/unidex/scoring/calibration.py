@@ -24,16 +24,15 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, logit
+from scipy.special import log_expit, logit
 
 from unidex.errors import DataError, ModelError, listed, quoted
 from unidex.metrics.bins import frequency_classes
 from unidex.metrics.thresholds import Threshold
+from unidex.scoring.regressions import fit_logistic, fit_table
 from unidex.topk import TopK
 
 FEATURES = ("score", "below_best", "below_mean", "log_place", "head", "tail")
-# L2 penalty of the weights of features of variance 1.
-_L2 = 1.0
 _RANDOM_SHARE = 0.1
 BEST_F1 = "best-f1"
 
@@ -62,84 +61,6 @@ def place_features(topk: TopK, frequencies_L: NDArray[np.int64]) -> NDArray[np.f
         classes_NK == 2,
     )
     return np.stack([np.asarray(part, dtype=np.float64) for part in parts], axis=2)
-
-
-def fit_logistic(
-    features_PF: NDArray[np.float64], hits_P: NDArray[np.bool_], l2: float = _L2
-) -> tuple[NDArray[np.float64], float]:
-    """Weights and intercept of a logistic regression.
-
-    Formula: the minimum over w, b of sum_p ln(1 + exp(-y_p (w . x_p + b))) + l2/2 |w|^2, where y_p is 1 or -1 and x_p
-    are the features shifted and scaled to mean 0 and variance 1; the result is for the features as they are.
-
-    Shapes:
-        features_PF [P, F], hits_P [P]; result [F] and a number.
-
-    >>> weights, intercept = fit_logistic(np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([False, True, False, True]))
-    >>> bool(weights[0] > 0), round(float(weights[0] * 1.5 + intercept), 3)
-    (True, 0.0)
-    """
-    num_places, num_features = features_PF.shape
-    mean_F, scale_F = features_PF.mean(axis=0), features_PF.std(axis=0)
-    scale_F = np.where(scale_F > 1e-12, scale_F, 1.0)
-    right = int(hits_P.sum())
-    base = float(logit((right + 0.5) / (num_places + 1)))
-    if right in (0, num_places):
-        # No feature can tell right from wrong here; the base rate, without certainty.
-        return np.zeros(num_features), base
-    scaled_PF = (features_PF - mean_F) / scale_F
-    signs_P = np.where(hits_P, 1.0, -1.0)
-
-    def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        weights_F = values[:-1]
-        margins_P = signs_P * (scaled_PF @ weights_F + values[-1])
-        slopes_P = -signs_P * expit(-margins_P)
-        value = float(np.logaddexp(0.0, -margins_P).sum() + l2 / 2 * weights_F @ weights_F)
-        return value, np.append(scaled_PF.T @ slopes_P + l2 * weights_F, slopes_P.sum())
-
-    start = np.append(np.zeros(num_features), base)
-    # Imported where it is needed: a model that predicts needs no optimiser.
-    from scipy.optimize import minimize
-
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-8, "maxiter": 1000})
-    weights_F = found.x[:-1] / scale_F
-    return weights_F, float(found.x[-1] - weights_F @ mean_F)
-
-
-def fit_table(
-    logits_P: NDArray[np.float64], hits_P: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """An increasing piecewise-linear map from logits to probabilities: its knots and their values.
-
-    Isotonic regression makes blocks of neighbouring logits of one share each. A block becomes a knot at its mean logit,
-    whose value is its share with the logistic's own guess counted as one place more: no block says 0 or 1.
-
-    Formula: value_m = (hits_m + mean of expit(z) over m) / (places_m + 1), made increasing.
-
-    Shapes:
-        logits_P [P], hits_P [P]; result two of [M].
-
-    References:
-        Zadrozny, Elkan: Transforming Classifier Scores into Accurate Multiclass Probability Estimates, KDD 2002.
-
-    >>> knots, values = fit_table(np.array([-2.0, -1.0, 0.0, 2.0]), np.array([False, True, False, True]))
-    >>> knots.tolist(), values.round(2).tolist()
-    ([-2.0, -0.5, 2.0], [0.06, 0.46, 0.94])
-    """
-    from scipy.optimize import isotonic_regression
-
-    points, place_of = np.unique(logits_P, return_inverse=True)
-    counts = np.bincount(place_of)
-    right = np.bincount(place_of, weights=hits_P)
-    starts = isotonic_regression(right / counts, weights=counts).blocks[:-1]
-    # Shares that differ by rounding alone are equal: whole numbers are compared, and such blocks become one.
-    hits_M, places_M = (np.add.reduceat(values, starts) for values in (right, counts))
-    starts = starts[np.append(True, hits_M[1:] * places_M[:-1] != hits_M[:-1] * places_M[1:])]
-    num_places = np.add.reduceat(counts, starts)
-    guess = np.add.reduceat(counts * expit(points), starts) / num_places
-    knots_M = np.add.reduceat(counts * points, starts) / num_places
-    values_M = (np.add.reduceat(right, starts) + guess) / (num_places + 1)
-    return knots_M, np.maximum.accumulate(values_M)
 
 
 @dataclass(frozen=True)

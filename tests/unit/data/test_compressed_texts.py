@@ -7,6 +7,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from unidex.data.compressed_texts import PER_BLOCK, CompressedTexts
+from unidex.data.texts import Texts
 from unidex.errors import ModelError
 
 
@@ -53,3 +54,12 @@ def test_damaged_texts_are_named(tmp_path):
     (tmp_path / "x.texts").write_bytes(bytes(3))
     with pytest.raises(ModelError, match="must ascend to the end"):
         CompressedTexts.load(tmp_path / "x", 2000)
+
+
+def test_texts_in_one_piece_are_compressed_as_others_are():
+    texts = [f"é{number}" * (number % 5) for number in range(PER_BLOCK + 3)]
+    packed = Texts.of(texts)
+    for some in (packed, packed[::2]):
+        found, expected = CompressedTexts.of(some), CompressedTexts.of(list(some))
+        assert list(found) == list(some)
+        assert found._content.tobytes() == expected._content.tobytes()

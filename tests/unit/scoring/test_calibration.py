@@ -26,8 +26,9 @@ from unidex.features.known_words import random_texts
 from unidex.metrics.reliability import expected_calibration_error, reliability
 from unidex.metrics.thresholds import at_precision, at_probability, best_f1
 from unidex.model.model import Model
-from unidex.scoring.calibration import FEATURES, Calibration, fit_logistic, fit_table, place_features
+from unidex.scoring.calibration import FEATURES, Calibration, place_features
 from unidex.scoring.calibration_fit import MIN_TEXTS, PLACES, SHOWN, Places, fit_calibration
+from unidex.scoring.regressions import fit_logistic, fit_table
 from unidex.topk import TopK
 from unidex.training.loop import Trainer
 from unidex.training.validation import Validation
@@ -143,6 +144,20 @@ def test_the_logistic_is_that_of_scikit_learn():
     scaled = (features - features.mean(axis=0)) / np.where(features.std(axis=0) > 0, features.std(axis=0), 1)
     theirs = LogisticRegression(C=1.0, tol=1e-8, max_iter=1000).fit(scaled, hits)
     np.testing.assert_allclose(features @ weights + intercept, theirs.decision_function(scaled), atol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_the_logistic_is_where_nothing_falls(scale):
+    """Also where features tell right from wrong, are the same everywhere, or are many times larger than others."""
+    rng = np.random.default_rng(1)
+    features = np.column_stack([rng.standard_normal(300), np.ones(300), rng.standard_normal(300) * scale])
+    for hits in (features[:, 0] > 0, features[:, 0] + rng.standard_normal(300) > 1.5, np.arange(300) == 7):
+        weights, intercept = fit_logistic(features, hits)
+        spread = np.where(features.std(axis=0) > 0, features.std(axis=0), 1)
+        wrong = expit(-np.where(hits, 1, -1) * (features @ weights + intercept)) * np.where(hits, 1, -1)
+        slopes = weights * spread - ((features - features.mean(axis=0)) / spread).T @ wrong
+        assert np.abs(slopes).max() < 1e-6
+        assert abs(wrong.sum()) < 1e-6
 
 
 @given(
