@@ -1,8 +1,9 @@
 """Matches of labels whose words are in memory (`unidex.scoring.match_finder`).
 
 The name of a label is the part of its text before a colon, as in "bzip2: compressor of files", where no other label has
-the same: a further text of the label. Labels that are added or get another text have none: which names others have is
-not known by then.
+the same: a further text of the label, if at least half of the labels have a name. Elsewhere a colon divides other
+things, as in "Element: id". Labels that are added or get another text have none: which names others have is not known
+by then.
 
 Shapes: L labels, R texts of labels, C names.
 """
@@ -217,12 +218,14 @@ class LabelMatches(MatchFinder):
 
 
 def names_of(label_texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """The names of labels that no other label has, and the label of each.
+    """The names of labels that no other label has, and the label of each; none where less than half of them have one.
 
-    >>> names_of(["bzip2: compressor", "Element: id", "Element: tag", "sea"])
-    (['bzip2'], array([0]))
+    >>> names_of(["bzip2: compressor", "gajim: chat client", "Element: id", "Element: tag"])
+    (['bzip2', 'gajim'], array([0, 1]))
     """
     parts = [text.partition(": ") for text in label_texts]
     counts = Counter(name for name, colon, _ in parts if colon)
     names = [(name, label) for label, (name, colon, _) in enumerate(parts) if colon and counts[name] == 1]
+    if 2 * len(names) < len(label_texts):
+        names = []
     return [name for name, _ in names], np.array([label for _, label in names], dtype=np.int64)

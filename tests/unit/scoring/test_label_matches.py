@@ -94,7 +94,7 @@ def test_labels_that_are_added_and_renamed_match(tmp_path):
 
 
 def test_the_name_of_a_label_matches_where_no_other_label_has_it(form, tmp_path):
-    labels = matches_of(["gajim: chat client", "Element: id", "Element: tag"])
+    labels = matches_of(["gajim: chat client", "Element: id", "Element: tag", "bzip2: compressor"])
     labels.save(tmp_path)
     texts = ["gajim with PGP", "an Element", "the chat client gajim"]
 
@@ -103,15 +103,18 @@ def test_the_name_of_a_label_matches_where_no_other_label_has_it(form, tmp_path)
         return [found.indices[found.indptr[row] : found.indptr[row + 1]].tolist() for row in range(len(texts))]
 
     name = [0] if form == "in memory" else []
-    for some in (labels, load_matches(tmp_path, 3, Reading())):
+    for some in (labels, load_matches(tmp_path, 4, Reading())):
         assert matched(some, texts) == [name, [], [0]]
         words = some.features(some.find(texts), np.zeros((3, 1), dtype=np.int64))["match_words"]
         assert words.tolist() == [[len(name)], [0], [3]]
         # Which names others have is not known any more.
         some.add(["emacs: editor"], {0: Concept(texts=(Term("lisp"),))})
-        assert matched(some, ["emacs", "emacs editor", "lisp"]) == [[], [3], [3]]
+        assert matched(some, ["emacs", "emacs editor", "lisp"]) == [[], [4], [4]]
         some.rename(0, "kodi: player")
-        assert matched(some, ["gajim", "kodi", "kodi player", "lisp", "Element tag"]) == [[], [], [0], [3], [2]]
+        assert matched(some, ["gajim", "kodi", "kodi player", "lisp", "Element tag"]) == [[], [], [0], [4], [2]]
+    # Less than half of these labels have a name that is their own.
+    few = matches_of(["gajim: chat client", "Element: id", "Element: tag"])
+    assert matched(few, ["gajim", "gajim, a chat client"]) == [[], [0]]
 
 
 def test_names_that_are_no_texts_are_refused(form, tmp_path):
