@@ -40,9 +40,9 @@ from unidex.scoring.ranking_features import FEATURES
 from unidex.scoring.tree_scores import TreeScores, checked_text
 
 _FIT_POWER = 0.5
-_NUM_TREES = 150
-# Trees of more leaves gain with many held-out texts, and fit the chance of few.
+# Trees of more leaves gain with many held-out texts, and more trees with very many; both fit the chance of few.
 _LEAVES, _LEAVES_OF_MANY, _MANY_TEXTS = 7, 15, 3500
+_NUM_TREES, _TREES_OF_VERY_MANY, _VERY_MANY_TEXTS = 150, 200, 16_000
 _SETTINGS: dict[str, Any] = {
     "objective": "binary",
     "learning_rate": 0.1,
@@ -119,7 +119,8 @@ class BoostedTrees:
         settings = _SETTINGS | {"monotone_constraints": [_direction(name) for name in features]}
         if num_texts >= _MANY_TEXTS:
             settings |= {"num_leaves": _LEAVES_OF_MANY}
-        text = fit_trees(_columns(features, tuple(features)), hits, weights, settings, _NUM_TREES)
+        num_trees = _TREES_OF_VERY_MANY if num_texts >= _VERY_MANY_TEXTS else _NUM_TREES
+        text = fit_trees(_columns(features, tuple(features)), hits, weights, settings, num_trees)
         # Without the list of parameters at its end, which prediction does not read.
         return cls(tuple(features), text.split("\nfeature_importances:")[0], rarity)
 

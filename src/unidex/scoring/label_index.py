@@ -13,6 +13,7 @@ from unidex.config.tree import at_level
 from unidex.distributed import ALONE, Processes
 from unidex.index import Index
 from unidex.index.disk import DiskIndex
+from unidex.index.pq import LISTED_FROM
 from unidex.index.streamed import StreamedIndex
 from unidex.index.tree import TreeIndex
 from unidex.nn.array_network import ArrayNetwork
@@ -64,15 +65,16 @@ def build_index(
         processes: the processes that share the labels.
         scratch: a folder for large files while the index is built; an interrupted build is continued there.
         arrays: the network by array operations where a model predicts by it; it encodes the label texts then.
-        for_many_texts: without a kind, an index of many labels is one on disk in place of one that follows the
-            network: for thousands of texts its build takes less time than the exact search of all labels.
+        for_many_texts: without a kind, an index of many labels is searched approximately, and is on disk in place of
+            one that follows the network: for thousands of texts its build takes less time than the exact search.
     """
     tree = network.tree
     if tree is None and processes.size == 1:
         rows = LabelRows(network, layout, prepared, frequencies, arrays)
         if kind is None:
             if not rows.is_large:
-                return indexes.build("exact", rows[:])
+                is_coded = for_many_texts and len(rows) >= LISTED_FROM
+                return indexes.build("pq", rows[:].cpu().numpy()) if is_coded else indexes.build("exact", rows[:])
             return DiskIndex.build(rows, scratch=scratch) if for_many_texts else StreamedIndex(rows)
         kind = chosen_kind(kind, *rows.shape)
         if kind == "disk":

@@ -1,10 +1,16 @@
 """Matches of labels whose words are in memory (`unidex.scoring.match_finder`).
 
-Shapes: L labels, R texts of labels.
+The name of a label is the part of its text before a colon, as in "bzip2: compressor of files", where no other label has
+the same: a further text of the label, if at least half of the labels have a name. Elsewhere a colon divides other
+things, as in "Element: id". Labels that are added or get another text have none: which names others have is not known
+by then.
+
+Shapes: L labels, R texts of labels, C names.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
@@ -24,8 +30,8 @@ from unidex.scoring.matches import MATCHES, Matches
 from unidex.storage.small_numbers import has_numbers, load_numbers, save_numbers
 
 # Each word once, and its places; in earlier versions the words of all labels one after the other.
-_WORDS, _PLACES, _STARTS, _LABELS, _TEXTS = (
-    f"match_{name}" for name in ("words", "places", "starts", "labels", "texts")
+_WORDS, _PLACES, _STARTS, _LABELS, _TEXTS, _NAMES = (
+    f"match_{name}" for name in ("words", "places", "starts", "labels", "texts", "names")
 )
 
 
@@ -45,8 +51,10 @@ class LabelMatches(MatchFinder):
         labels_R: NDArray[np.int64],
         texts_2L: NDArray[np.int64],
         reading: Reading,
+        names_C: NDArray[np.int64] | None = None,
     ) -> None:
         self._keys, self._starts_R, self._labels_R = keys, starts_R, labels_R
+        self._names_C = np.empty(0, dtype=np.int64) if names_C is None else names_C  # rows that are names of labels
         self._texts_2L = texts_2L  # training texts that match a label, and those of them that have it
         self._reading = reading
 
@@ -56,9 +64,13 @@ class LabelMatches(MatchFinder):
     ) -> LabelMatches:
         """The words of the texts of labels and of their further texts."""
         further, labels = further_texts(concepts or {})
-        keys, starts = all_keys(chain(match_keys(label_texts, reading), match_keys(further, reading)))
-        labels_R = np.concatenate([np.arange(len(label_texts)), labels])
-        return cls(keys, starts, labels_R, np.zeros((2, len(label_texts)), dtype=np.int64), reading)
+        names, named = names_of(label_texts)
+        keys, starts = all_keys(
+            chain.from_iterable(match_keys(some, reading) for some in (label_texts, further, names))
+        )
+        labels_R = np.concatenate([np.arange(len(label_texts)), labels, named])
+        names_C = np.arange(len(labels_R) - len(names), len(labels_R))
+        return cls(keys, starts, labels_R, np.zeros((2, len(label_texts)), dtype=np.int64), reading, names_C)
 
     @property
     def num_labels(self) -> int:
@@ -138,6 +150,7 @@ class LabelMatches(MatchFinder):
     def add(self, label_texts: Sequence[str], concepts: Concepts | None = None) -> None:
         """Append labels, of which no training text is known."""
         new = LabelMatches.of(label_texts, concepts, self._reading)
+        new._drop(new._names_C)
         self._keys = np.concatenate([self._keys, new._keys])
         self._starts_R = np.concatenate([self._starts_R, self._starts_R[-1] + new._starts_R[1:]])
         self._labels_R = np.concatenate([self._labels_R, self.num_labels + new._labels_R])
@@ -153,6 +166,16 @@ class LabelMatches(MatchFinder):
         self._keys = np.concatenate([self._keys[:start], keys, self._keys[end:]])
         self._starts_R = np.append(self._starts_R[: row + 1], self._starts_R[row + 1 :] + len(keys) - (end - start))
         self._texts_2L[:, label] = 0
+        self._drop(self._names_C[self._labels_R[self._names_C] == label])
+
+    def _drop(self, rows: NDArray[np.int64]) -> None:
+        """Remove the names in these rows."""
+        stays_R = np.ones(len(self._labels_R), dtype=bool)
+        stays_R[rows] = False
+        counts_R = np.diff(self._starts_R)
+        self._keys, self._labels_R = self._keys[np.repeat(stays_R, counts_R)], self._labels_R[stays_R]
+        self._starts_R = np.append(0, np.cumsum(counts_R[stays_R]))
+        self._names_C = (np.cumsum(stays_R) - 1)[np.setdiff1d(self._names_C, rows)]
         self._forget()
 
     def _forget(self) -> None:
@@ -164,7 +187,8 @@ class LabelMatches(MatchFinder):
         """Write the words of all labels and the counts of training texts."""
         save_numbers(folder / _WORDS, self._rows.words_U)
         save_numbers(folder / _PLACES, self._rows.columns.astype(np.int64))
-        for name, values in ((_STARTS, self._starts_R), (_LABELS, self._labels_R), (_TEXTS, self._texts_2L)):
+        rows = ((_STARTS, self._starts_R), (_LABELS, self._labels_R), (_NAMES, self._names_C))
+        for name, values in (*rows, (_TEXTS, self._texts_2L)):
             save_numbers(folder / name, values)
 
     @classmethod
@@ -186,5 +210,22 @@ class LabelMatches(MatchFinder):
         elif len(keys) != starts_R[-1]:
             raise ModelError(f"{file}: there must be {starts_R[-1]} words, but are {len(keys)}; copy the model again")
         texts_2L = load_numbers(folder / _TEXTS, (2, num_labels), np.int64)
+        names_C = load_numbers(folder / _NAMES, (None,), np.int64) if has_numbers(folder / _NAMES) else None
+        if names_C is not None and ((names_C < 0) | (names_C >= len(labels_R))).any():
+            raise ModelError(f"{folder / _NAMES}: names must be among {len(labels_R)} texts; copy the model again")
         # Labels may be added and renamed: files are not changed.
-        return cls(np.array(keys), starts_R, labels_R, np.array(texts_2L), reading)
+        return cls(np.array(keys), starts_R, labels_R, np.array(texts_2L), reading, names_C)
+
+
+def names_of(label_texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """The names of labels that no other label has, and the label of each; none where less than half of them have one.
+
+    >>> names_of(["bzip2: compressor", "gajim: chat client", "Element: id", "Element: tag"])
+    (['bzip2', 'gajim'], array([0, 1]))
+    """
+    parts = [text.partition(": ") for text in label_texts]
+    counts = Counter(name for name, colon, _ in parts if colon)
+    names = [(name, label) for label, (name, colon, _) in enumerate(parts) if colon and counts[name] == 1]
+    if 2 * len(names) < len(label_texts):
+        names = []
+    return [name for name, _ in names], np.array([label for _, label in names], dtype=np.int64)

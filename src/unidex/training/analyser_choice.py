@@ -26,7 +26,7 @@ from unidex.scoring.mapped_matches import matches_of
 from unidex.scoring.network_metrics import metric_value, metrics_of
 from unidex.sparse_rows import csr_from_counts
 from unidex.topk import TopK
-from unidex.training.held_out import held_out_rows
+from unidex.training.held_out import held_out_rows, wanted_share
 from unidex.training.phases import changed
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,8 @@ def _chosen(dataset: Dataset, config: Config, seed: int) -> dict[str, Any]:
     if config.train.validation == 0:
         logger.info("Words stay as they are written (%s): no validation split tells what pays.", spoken)
         return _AS_WRITTEN
-    rows, held_out = held_out_rows(len(dataset.train), config.train.validation, seed)
+    num_texts = len(dataset.train)
+    rows, held_out = held_out_rows(num_texts, wanted_share(config, num_texts), seed)
     if len(held_out) < _MIN_HELD_OUT:
         logger.info("Words stay as they are written (%s): %d held-out texts are too few.", spoken, len(held_out))
         return _AS_WRITTEN

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from unidex.config import Config
 from unidex.features.feature_counts import MERGE_AT
 from unidex.index.disk_lists import LEARNED_PER_LIST, num_lists
+from unidex.index.pq import LISTED_FROM
 from unidex.scoring.computed_rows import STREAMED_ABOVE
 from unidex.scoring.label_index import chosen_kind
 from unidex.scoring.mapped_matches import MAPPED_ABOVE
 from unidex.scoring.nearest_texts import EXACT_UP_TO
+from unidex.training.held_out import wanted_share
 from unidex.training.linear_fit import MAX_ENTRIES as MAX_LINEAR
 from unidex.training.network_state import MAX_COPY
 from unidex.training.run_sizes import Sizes
@@ -29,8 +31,8 @@ NUMBER = 4  # bytes of a float32
 ENTRY = 8  # bytes of a stored feature: id and weight
 # Scores and places of an exact search, blocks of label rows, and what a step leaves to the allocator.
 SEARCH = 110 << 20
-# Ranker: candidates of at most 3,000 held-out texts with their features, and the trees.
-RANKER = 80 << 20
+# Ranker: features of the candidates of a held-out text, and those of its pairs that trees are fitted to.
+RANKER_TEXT, RANKER = 14 << 10, 80 << 20
 LABEL_MARKS = 1  # byte of a label: the mark that it was removed
 EVALUATED = 20  # bytes of a label's hits at three places, its truth and its weight
 LEXICAL_ENTRIES = 1.1  # words and n-grams per byte of a label text
@@ -93,7 +95,7 @@ def requirements(config: Config, sizes: Sizes, base: int, processes: int = 1) ->
         found[TRIAL] = Requirement(found[TRAIN].memory, files | checkpoint)
     if terms.validates:
         # The ranker is fitted in the memory that a step has left to the allocator.
-        fitted = {"training step": max(terms.step, terms.search + RANKER)}
+        fitted = {"training step": max(terms.step, terms.search + terms.ranker)}
         searched, on_disk = terms.held_out_index if processes == 1 else ({}, {})
         fit_files = files | checkpoint | words | on_disk
         found[FIT] = Requirement(training | knn | lexical | fitted | searched | linear, fit_files)
@@ -251,10 +253,20 @@ class _Terms:
         return round(scores + rows)
 
     @property
+    def num_held_out(self) -> float:
+        """Number of held-out texts."""
+        return wanted_share(self.config, self.sizes.num_texts) * self.sizes.num_texts
+
+    @property
     def search(self) -> int:
         """Scores of held-out texts with all labels, in blocks where they are many."""
-        held_out = self.config.train.validation * self.sizes.num_texts
-        return min(SEARCH, round(NUMBER * held_out * self.sizes.num_labels))
+        return min(SEARCH, round(NUMBER * self.num_held_out * self.sizes.num_labels))
+
+    @property
+    def ranker(self) -> int:
+        """The fit of a ranker to the candidates of held-out texts."""
+        fitted = RANKER_TEXT * self.num_held_out if self.config.predict.rank == "learned" else 0
+        return max(RANKER, round(fitted))
 
     @property
     def counted(self) -> int:
@@ -317,8 +329,10 @@ class _Terms:
     def held_out_index(self) -> tuple[dict[str, int], dict[str, int]]:
         """Memory and disk of the index of many labels that held-out texts search."""
         number, dim = self.sizes.num_labels, self.joined
-        if self.config.has_tree or NUMBER * number * dim <= STREAMED_ABOVE:
+        if self.config.has_tree or number < LISTED_FROM:
             return {}, {}
+        if NUMBER * number * dim <= STREAMED_ABOVE:
+            return {"index of labels": NUMBER * number * dim + self.codes}, {}
         return {"index of labels": self._learned}, {"index of labels": NUMBER * number * dim + self.lists + self.codes}
 
     @property

@@ -35,7 +35,7 @@ from unidex.training.centroid_fusion import add_centroids
 from unidex.training.data_description import describe_data
 from unidex.training.final_recipe import final_recipe
 from unidex.training.fitted_parts import FittedParts, read_fitted, write_fitted
-from unidex.training.held_out import NothingHeldOutError
+from unidex.training.held_out import NothingHeldOutError, wanted_share
 from unidex.training.lexical_setup import lexical_part, links_of, with_other_texts
 from unidex.training.linear_fit import fit_linear
 from unidex.training.loop import Trainer
@@ -197,7 +197,7 @@ class Run:
 
     def _earlier_stages(self, *, resume: bool) -> dict[str, dict[str, Any]]:
         """Train the stages before the last one; the result says how each went."""
-        share = self.config.train.validation
+        share = wanted_share(self.config, len(self.dataset.train))
         if share > 0:
             prepared = (self._networks.texts, self._networks.labels)
             try:

@@ -15,9 +15,9 @@ from unidex.data.dataset import Dataset
 from unidex.distributed import ALONE
 from unidex.encoders import registry as encoders
 from unidex.features.extractor import MAX_COUNTED
-from unidex.scoring.computed_rows import STREAMED_ABOVE
+from unidex.index.pq import LISTED_FROM
 from unidex.scoring.label_index import chosen_kind
-from unidex.training.held_out import MAX_TEXTS as MAX_HELD_OUT
+from unidex.training.held_out import wanted_share
 from unidex.training.linear_fit import ALONE_ABOVE, num_negatives
 from unidex.training.linear_fit import MAX_ENTRIES as MAX_LINEAR
 from unidex.training.loop import Trainer
@@ -31,7 +31,6 @@ from unidex.training.trials import may_try
 from unidex.training.validation import CHOICE_TEXTS, EPOCH_TEXTS
 
 MAX_STEPS = 4
-NUMBER = 4  # bytes of a float32
 # Seconds on the machine where `REFERENCE` was measured: `_reference` took so long there.
 REFERENCE = 0.085
 RANK_TEXT = 1.2e-3  # candidates, features and two fits of the ranker, per held-out text
@@ -155,7 +154,7 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
     """CPU seconds of each phase, per process."""
     *earlier, (_, config) = [(name, fit_sizes(part, sizes.num_texts, tell=False)) for name, part in stages.items()]
     train = config.train
-    num_held_out = min(MAX_HELD_OUT, sizes.num_texts * min(train.validation, 1.0))
+    num_held_out = sizes.num_texts * wanted_share(config, sizes.num_texts)
 
     def epoch(part: Config, num_texts: float) -> float:
         size = part.train.batch_size
@@ -195,8 +194,8 @@ def seconds_by_phase(stages: dict[str, Config], sizes: Sizes, speed: Speed, proc
     if train.validation:
         rank = num_held_out * RANK_TEXT * speed.factor * (config.predict.rank == "learned")
         simulated = train.decay_epochs if sizes.num_texts <= train.simulate_decay_up_to else 0
-        is_large = processes == 1 and NUMBER * sizes.num_labels * dim > STREAMED_ABOVE
-        searched = labels + on_disk(num_held_out, sizes.num_labels) if is_large else search(num_held_out)
+        is_indexed = processes == 1 and sizes.num_labels >= LISTED_FROM
+        searched = labels + on_disk(num_held_out, sizes.num_labels) if is_indexed else search(num_held_out)
         found[FIT] = searched + knn + rank + simulated * epoch(config, num_trained)
     linear = 0.0
     if config.predict.linear and config.predict.rank == "learned" and processes == 1 and num_held_out >= MIN_TREES:

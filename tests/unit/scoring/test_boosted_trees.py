@@ -288,10 +288,14 @@ def test_a_ranker_asks_for_few_candidates_and_gives_the_weights_of_heads(fitted)
     assert ranker.features == fitted.names
 
 
-@pytest.mark.parametrize(("num_texts", "leaves"), [(0, 7), (3499, 7), (3500, 15)])
-def test_trees_of_many_texts_have_more_leaves(num_texts, leaves):
+@pytest.mark.parametrize(
+    ("num_texts", "leaves", "trees"),
+    [(0, 7, 150), (3499, 7, 150), (3500, 15, 150), (15_999, 15, 150), (16_000, 15, 200)],
+)
+def test_many_texts_get_more_leaves_and_very_many_more_trees(num_texts, leaves, trees):
     rng = np.random.default_rng(0)
     features = {"frequency": rng.integers(1, 50, 6000), "dual": rng.random(6000), "best_sum": rng.random(6000)}
     chances = features["dual"] * (1 + np.sin(9 * features["best_sum"])) / 2
     fitted = BoostedTrees.fit(features, rng.random(6000) < chances, Rarity(0.05, 100, 0.55, 1.5), num_texts=num_texts)
     assert max(line.count(" ") + 1 for line in fitted.trees.splitlines() if line.startswith("leaf_value=")) == leaves
+    assert fitted.trees.count("\nTree=") == trees

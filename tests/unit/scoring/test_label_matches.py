@@ -93,6 +93,38 @@ def test_labels_that_are_added_and_renamed_match(tmp_path):
     assert_as_naive(loaded, naive)
 
 
+def test_the_name_of_a_label_matches_where_no_other_label_has_it(form, tmp_path):
+    labels = matches_of(["gajim: chat client", "Element: id", "Element: tag", "bzip2: compressor"])
+    labels.save(tmp_path)
+    texts = ["gajim with PGP", "an Element", "the chat client gajim"]
+
+    def matched(some, texts):
+        found = some.find(texts).places_NL
+        return [found.indices[found.indptr[row] : found.indptr[row + 1]].tolist() for row in range(len(texts))]
+
+    name = [0] if form == "in memory" else []
+    for some in (labels, load_matches(tmp_path, 4, Reading())):
+        assert matched(some, texts) == [name, [], [0]]
+        words = some.features(some.find(texts), np.zeros((3, 1), dtype=np.int64))["match_words"]
+        assert words.tolist() == [[len(name)], [0], [3]]
+        # Which names others have is not known any more.
+        some.add(["emacs: editor"], {0: Concept(texts=(Term("lisp"),))})
+        assert matched(some, ["emacs", "emacs editor", "lisp"]) == [[], [4], [4]]
+        some.rename(0, "kodi: player")
+        assert matched(some, ["gajim", "kodi", "kodi player", "lisp", "Element tag"]) == [[], [], [0], [4], [2]]
+    # Less than half of these labels have a name that is their own.
+    few = matches_of(["gajim: chat client", "Element: id", "Element: tag"])
+    assert matched(few, ["gajim", "gajim, a chat client"]) == [[], [0]]
+
+
+def test_names_that_are_no_texts_are_refused(form, tmp_path):
+    if form == "in memory":
+        matches_of(["gajim: chat client"]).save(tmp_path)
+        save_numbers(tmp_path / "match_names", np.array([2]))
+        with pytest.raises(ModelError, match="names must be among 2 texts"):
+            load_matches(tmp_path, 1, Reading())
+
+
 def test_the_best_matches_come_first_and_hidden_labels_not_at_all():
     labels = matches_of(["sea", "turtles", "of"])
     positives = sparse.csr_array(np.array([[0, 1, 0]] * 10, dtype=np.float32))

@@ -57,7 +57,7 @@ def test_training_fits_trees_and_probabilities_and_the_folder_holds_both(folder,
     stored = json.loads((folder / "ranker.json").read_text(encoding="utf-8"))
     assert stored["kind"] == "boosted-trees"
     names = {file.name for file in (folder / "lexical").iterdir()}
-    matches = {f"match_{name}" for name in ("labels", "places", "starts", "texts", "words")}
+    matches = {f"match_{name}" for name in ("labels", "names", "places", "starts", "texts", "words")}
     numbers = {"columns", "frequencies", "num_counted", "starts"} | matches
     assert names == {"reading.json", *(f"{name}.numbers" for name in numbers)}
     listed = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]

@@ -23,6 +23,7 @@ from unidex.scoring.layout import Weights
 from unidex.scoring.network_metrics import metric_value, metrics_of
 from unidex.training import trials as trying
 from unidex.training import validation as validating
+from unidex.training.held_out import wanted_share
 from unidex.training.training_set import TrainingSet, with_label_points
 from unidex.training.trials import TRIALS, plan_trials
 from unidex.training.validation import Validation
@@ -198,10 +199,21 @@ def test_the_split_is_drawn_at_random_has_the_asked_size_and_depends_on_the_seed
     assert len({tuple(drawn(seed)[1]) for seed in range(6)}) > 1
 
 
-def test_no_more_texts_are_held_out_than_choices_need(monkeypatch):
-    monkeypatch.setattr("unidex.training.held_out.MAX_TEXTS", 7)
-    data = topics(num_train=240, num_labels=3)
-    assert len(Validation.of(data, 0.5, 0, np.arange(240), np.arange(3), ALONE).rows) == 233
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [([], 32_000), (["predict.rank=sum"], 8000), (["train.decay_epochs=0"], 8000), (["train.validation=0"], 0)],
+)
+def test_no_more_texts_are_held_out_than_choices_and_a_ranker_need(settings, most):
+    config = load("auto", settings)
+    assert wanted_share(config, 1_000_000) * 1_000_000 == most
+    assert wanted_share(config, 1000) == config.train.validation
+
+
+def test_a_run_holds_out_no_more_texts_than_are_wanted(monkeypatch, caplog):
+    monkeypatch.setattr("unidex.training.held_out.MAX_RANKED", 70)
+    with caplog.at_level(logging.INFO):
+        train(topics(num_train=800, num_labels=3), "auto", settings=[*QUICK, "train.validation=0.2"])
+    assert "Training on 730 texts; 70 are held out" in caplog.text
 
 
 # What is chosen.
