@@ -34,7 +34,9 @@ SCORES_AT_ONCE = 1 << 22
 PAIRS_AT_ONCE = 1 << 12
 GATHER_BELOW = 0.25  # share of visible labels below which they are copied out instead of scored with the rest
 ROWS_AT_ONCE = 1 << 14
-_MANY_TEXTS = 64  # of fewer texts, a copy of all vectors would take as long as their scores
+# Vectors are copied for a faster product: of fewer texts the copy takes as long as their scores, and large ones have no
+# room for it.
+_MANY_TEXTS, _MAX_COPIED = 64, 1 << 25
 
 
 class RowSource(Protocol):
@@ -254,7 +256,8 @@ def _products(
 
     Which library multiplies changes no result: the best labels are scored again by themselves (``_pair_scores``).
     """
-    if len(parts) == 1 and num_texts >= _MANY_TEXTS and "torch" in sys.modules:
+    is_worth_it = len(parts) == 1 and num_texts >= _MANY_TEXTS and parts[0].size <= _MAX_COPIED
+    if is_worth_it and "torch" in sys.modules:
         # Where torch is loaded, as in training, there may be a product of twice the speed.
         from unidex.index.tensor_search import as_tensor
         from unidex.losses.products import rows_with_rows
