@@ -2,8 +2,7 @@
 
 The name of a label is the part of its text before a colon, as in "bzip2: compressor of files", where no other label has
 the same: a further text of the label, if at least half of the labels have a name. Elsewhere a colon divides other
-things, as in "Element: id". Labels that are added or get another text have none: which names others have is not known
-by then.
+things, as in "Element: id". Where labels have names, those that are added or get another text have one too.
 
 Shapes: L labels, R texts of labels, C names.
 """
@@ -28,6 +27,9 @@ from unidex.scoring.match_finder import MatchFinder, smoothed_rates
 from unidex.scoring.match_rows import MatchRows, all_keys, match_keys, sums_of_keys
 from unidex.scoring.matches import MATCHES, Matches
 from unidex.storage.small_numbers import has_numbers, load_numbers, save_numbers
+
+# Share of the labels that have a name where names are read.
+_LEAST_NAMED = 0.5
 
 # Each word once, and its places; in earlier versions the words of all labels one after the other.
 _WORDS, _PLACES, _STARTS, _LABELS, _TEXTS, _NAMES = (
@@ -140,10 +142,7 @@ class LabelMatches(MatchFinder):
 
     @cached_property
     def _ambiguities(self) -> NDArray[np.int64]:
-        sums_R = np.zeros(len(self._num_words), dtype=np.uint64)
-        with_words = np.flatnonzero(self._num_words)
-        sums_R[with_words] = sums_of_keys(self._keys, self._starts_R[with_words])
-        _, words_R = np.unique(sums_R, return_inverse=True)
+        _, words_R = np.unique(_sums_of_rows(self._keys, self._starts_R), return_inverse=True)
         labelled = np.unique(words_R.astype(np.int64) * self.num_labels + self._labels_R)
         return np.bincount(labelled // max(1, self.num_labels))[words_R]
 
@@ -151,10 +150,11 @@ class LabelMatches(MatchFinder):
         """Append labels, of which no training text is known."""
         new = LabelMatches.of(label_texts, concepts, self._reading)
         new._drop(new._names_C)
-        self._keys = np.concatenate([self._keys, new._keys])
-        self._starts_R = np.concatenate([self._starts_R, self._starts_R[-1] + new._starts_R[1:]])
-        self._labels_R = np.concatenate([self._labels_R, self.num_labels + new._labels_R])
+        first = self.num_labels
+        self._append(new._keys, new._starts_R, first + new._labels_R)
         self._texts_2L = np.concatenate([self._texts_2L, new._texts_2L], axis=1)
+        if len(self._names_C):
+            self._name(label_texts, first)
         self._forget()
 
     def rename(self, label: int, text: str) -> None:
@@ -166,7 +166,28 @@ class LabelMatches(MatchFinder):
         self._keys = np.concatenate([self._keys[:start], keys, self._keys[end:]])
         self._starts_R = np.append(self._starts_R[: row + 1], self._starts_R[row + 1 :] + len(keys) - (end - start))
         self._texts_2L[:, label] = 0
+        has_names = bool(len(self._names_C))
         self._drop(self._names_C[self._labels_R[self._names_C] == label])
+        if has_names:
+            self._name([text], label)
+            self._forget()
+
+    def _append(self, keys: NDArray[np.uint64], starts: NDArray[np.int64], labels: NDArray[np.int64]) -> None:
+        """Add texts of labels behind the others."""
+        self._keys = np.concatenate([self._keys, keys])
+        self._starts_R = np.concatenate([self._starts_R, self._starts_R[-1] + starts[1:]])
+        self._labels_R = np.concatenate([self._labels_R, labels])
+
+    def _name(self, label_texts: Sequence[str], first: int) -> None:
+        """Give labels from a first one on their names, which no other label has."""
+        names, named = names_of(label_texts, least_named=0.0)
+        keys, starts = all_keys(match_keys(names, self._reading))
+        known = _sums_of_rows(self._keys, self._starts_R)[self._names_C]
+        is_new = ~np.isin(_sums_of_rows(keys, starts), known)
+        counts = np.diff(starts)
+        last = len(self._labels_R)
+        self._append(keys[np.repeat(is_new, counts)], np.append(0, np.cumsum(counts[is_new])), first + named[is_new])
+        self._names_C = np.append(self._names_C, np.arange(last, len(self._labels_R)))
 
     def _drop(self, rows: NDArray[np.int64]) -> None:
         """Remove the names in these rows."""
@@ -217,8 +238,16 @@ class LabelMatches(MatchFinder):
         return cls(np.array(keys), starts_R, labels_R, np.array(texts_2L), reading, names_C)
 
 
-def names_of(label_texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """The names of labels that no other label has, and the label of each; none where less than half of them have one.
+def _sums_of_rows(keys: NDArray[np.uint64], starts_R: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """One number per row that rows of the same words share; 0 for one without words."""
+    sums_R = np.zeros(len(starts_R) - 1, dtype=np.uint64)
+    with_words = np.flatnonzero(np.diff(starts_R))
+    sums_R[with_words] = sums_of_keys(keys, starts_R[with_words])
+    return sums_R
+
+
+def names_of(label_texts: Sequence[str], least_named: float = _LEAST_NAMED) -> tuple[list[str], NDArray[np.int64]]:
+    """The names of labels that no other label has, and the label of each; none where a smaller share of them has one.
 
     >>> names_of(["bzip2: compressor", "gajim: chat client", "Element: id", "Element: tag"])
     (['bzip2', 'gajim'], array([0, 1]))
@@ -226,6 +255,6 @@ def names_of(label_texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
     parts = [text.partition(": ") for text in label_texts]
     counts = Counter(name for name, colon, _ in parts if colon)
     names = [(name, label) for label, (name, colon, _) in enumerate(parts) if colon and counts[name] == 1]
-    if 2 * len(names) < len(label_texts):
+    if len(names) < least_named * len(label_texts):
         names = []
     return [name for name, _ in names], np.array([label for _, label in names], dtype=np.int64)

@@ -107,11 +107,21 @@ def test_the_name_of_a_label_matches_where_no_other_label_has_it(form, tmp_path)
         assert matched(some, texts) == [name, [], [0]]
         words = some.features(some.find(texts), np.zeros((3, 1), dtype=np.int64))["match_words"]
         assert words.tolist() == [[len(name)], [0], [3]]
-        # Which names others have is not known any more.
-        some.add(["emacs: editor"], {0: Concept(texts=(Term("lisp"),))})
-        assert matched(some, ["emacs", "emacs editor", "lisp"]) == [[], [4], [4]]
+        # Labels that come later have names too, but none that another label has.
+        some.add(["emacs: editor", "bzip2: library"], {0: Concept(texts=(Term("lisp"),))})
+        added = [4] if name else []
+        assert matched(some, ["emacs", "emacs editor", "lisp"]) == [added, [4], [4]]
+        assert matched(some, ["bzip2", "bzip2 library"]) == [[3] if name else [], [3, 5] if name else [5]]
         some.rename(0, "kodi: player")
-        assert matched(some, ["gajim", "kodi", "kodi player", "lisp", "Element tag"]) == [[], [], [0], [4], [2]]
+        kodi = [0] if name else []
+        assert matched(some, ["gajim", "kodi", "kodi player", "lisp", "Element tag"]) == [[], kodi, [0], [4], [2]]
+        some.rename(0, "emacs: client")
+        assert matched(some, ["kodi", "emacs", "emacs client"]) == [[], added, [0, *added]]
+    again = load_matches(tmp_path, 4, Reading())
+    again.add(["emacs: editor"])
+    (tmp_path / "again").mkdir()
+    again.save(tmp_path / "again")
+    assert matched(load_matches(tmp_path / "again", 5, Reading()), ["emacs"]) == [added]
     # Less than half of these labels have a name that is their own.
     few = matches_of(["gajim: chat client", "Element: id", "Element: tag"])
     assert matched(few, ["gajim", "gajim, a chat client"]) == [[], [0]]
