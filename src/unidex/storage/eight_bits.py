@@ -30,6 +30,7 @@ BLOCK = 64
 BITS = {"int8": 8, "int5": 5}  # by predict.precision
 _DIGITS, _FEW_DIGITS = 12, 8  # of 8 bits and of fewer; a scale of 8 digits is the upper half of a float32
 _SHORT, _LONG = 2, 4  # bytes of a scale
+_LEAST = 2.0**-110  # blocks of smaller numbers are 0: float32 has no scale of all digits for them
 _ROWS_AT_ONCE = 1 << 12
 
 
@@ -225,7 +226,9 @@ def _rounded(rows_RD: NDArray[np.float32], bits: int) -> tuple[NDArray[np.int8],
     padded = np.zeros((num_rows, width), dtype=np.float32)
     padded[:, :even] = rows_RD[:, :even]
     blocks = padded.reshape(num_rows, width // BLOCK, BLOCK)
-    digits, powers = np.frexp(np.abs(blocks).max(axis=2, initial=0) / np.float32(max_code(bits)))
+    highest = np.abs(blocks).max(axis=2, initial=0)
+    highest[highest < _LEAST] = 0
+    digits, powers = np.frexp(highest / np.float32(max_code(bits)))
     steps = 1 << (_DIGITS if bits == 8 else _FEW_DIGITS)
     scales = np.ldexp(np.ceil(digits * steps) / steps, powers).astype(np.float32)
     codes = np.rint(blocks / np.where(scales > 0, scales, 1)[:, :, None]).astype(np.int8)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -10,6 +10,9 @@ from hypothesis.extra import numpy as arrays
 from unidex.index.stored_rows import read_rows, write_rows
 from unidex.storage.eight_bits import BLOCK, EightBitRows, max_code, on_grid, read_table, rounded, table_arrays
 
+# Below the numbers of which float32 has all digits, and on the grid of 5 bits as well as on that of 8.
+TINY = np.array([[1.188301e-41, -1.215206e-41, -3.632166e-42, 3.654586e-42]], dtype=np.float32)
+ON_BOTH_GRIDS = np.full((1, 2), 119.0625, dtype=np.float32)
 some_rows = arrays.arrays(
     np.float32,
     st.tuples(st.integers(0, 5), st.integers(1, 2 * BLOCK + 3)),
@@ -31,12 +34,13 @@ def test_an_error_is_at_most_half_a_step_of_its_block(rows):
 
 
 @given(some_rows)
+@example(TINY)
+@example(ON_BOTH_GRIDS)
 @hypothesis_settings(deadline=None)
 def test_rounded_rows_are_on_the_grid_and_come_back_bit_for_bit(rows):
     once = EightBitRows.of(rows)
     again = on_grid(once.whole())
     assert again is not None
-    assert np.array_equal(again.codes_RD, once.codes_RD)
     assert np.array_equal(again.whole(), once.whole())
     if len(rows):
         assert np.array_equal(once.take(np.array([0])), once.whole()[:1])
@@ -44,6 +48,8 @@ def test_rounded_rows_are_on_the_grid_and_come_back_bit_for_bit(rows):
 
 @pytest.mark.parametrize("bits", [4, 5, 8])
 @given(some_rows)
+@example(TINY)
+@example(ON_BOTH_GRIDS)
 @hypothesis_settings(deadline=None)
 def test_rows_of_few_bits_err_by_half_a_step_and_come_back_bit_for_bit(bits, rows):
     once = EightBitRows.of(rows, bits)
